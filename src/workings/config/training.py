@@ -290,7 +290,8 @@ class CheckpointConfig(Section):
 
     @model_validator(mode="after")
     def _keys_belong_to_best(self, info: ValidationInfo) -> Self:
-        if self.keep == "last" and (given := written_keys(self, info, {"measure", "patience"}, name="checkpoint")):
+        given = written_keys(self, info, {"measure", "patience"}, name="checkpoint")
+        if given and self.keep == "last":
             raise refused(f"{given} with checkpoint.keep: last", "checkpoint.keep=best, which these keys are for",
                           "checkpoint.keep=best")
         return self

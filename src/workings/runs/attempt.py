@@ -171,7 +171,8 @@ class Attempt:
                                     observer=observer, hooks=hooks, progress=progress)
                 # The loop makes the first state: it may run out of memory, which is recorded.
                 outcome = loop.run(lambda: self._first_state(observer, display))
-            if (best := hooks.best()) is not None:
+            best = hooks.best()
+            if best is not None:
                 display.say(f"kept       {self._kept(best)['sentence']}")
             return outcome
 
@@ -190,13 +191,15 @@ class Attempt:
             outcome = replace(outcome, reason=f"{outcome.reason}: {sentence}; {outcome.out_of_memory}")
         writer.write_json(layout.MEASURED, measured)
         if exceeded := excess_sentence(plan, measured):
-            kept = setup.device.platform == "cpu" and keeps_freed_blocks()
-            line = f"over plan  {exceeded}" + "; glibc keeps freed blocks while memory is free" * kept
+            line = f"over plan  {exceeded}"
+            if setup.device.platform == "cpu" and keeps_freed_blocks():
+                line += "; glibc keeps freed blocks while memory is free"
             writer.log(line)
             sys.stderr.write(f"{line}\n")
         # Read back from the file: the first lines of a resumed run were written by another process.
         metrics = jsonl.read(writer.path(layout.METRICS))[0]
-        if (best := self.best(metrics)) is not None:
+        best = self.best(metrics)
+        if best is not None:
             facts = {**facts, KEPT: self._kept(best)}
         manifest = build_manifest(setup, writer, outcome, dict(facts))
         if outcome.status == "failed":
@@ -260,7 +263,8 @@ class Attempt:
             yield (f"leak       {len(trained):,} of {len(setup.data.items):,} held-out items are also in the training "
                    f"data, such as {trained[0]}: they measure nothing, and `workings verify` will report it; try: "
                    "other evaluation.items")
-        if (non_text := setup.non_text_weights) is not None:
+        non_text = setup.non_text_weights
+        if non_text is not None:
             yield (f"left aside {', '.join(non_text.parts) or 'nothing'} of {non_text.architecture} "
                    f"({non_text.tensors} tensors, {byte_text(non_text.size)}): only text is trained; `workings export` "
                    "adds them again")

@@ -69,7 +69,7 @@ def ask(run: Path, question: Question, *, show: Callable[[str], None] | None = N
     """
     if question.max_new_tokens < 1:
         raise RequestError(f"max_new_tokens is {question.max_new_tokens}, too few for an answer", "at least 1")
-    with slow_operation(f"opening the {'un' * untrained}trained model"):
+    with slow_operation(f"opening the {'untrained' if untrained else 'trained'} model"):
         session = open_untrained(run) if untrained else open_run(run).session
     engine, stops = session.engine, session.template.stop_ids
     prompt, max_new_tokens = session.template.prompt_ids(question.text, question.history), question.max_new_tokens

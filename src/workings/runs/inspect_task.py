@@ -84,9 +84,10 @@ class InspectTask:
         if file.suffix == ".py" and not file.is_file():
             raise RequestError(f"the task file {file} does not exist",
                                "a Python file with a function decorated by @task", "--task inspect:FILE.py@NAME")
-        if unread := [name for name, was_given in (
-                ("--few-shot", request.few_shot is not None), ("--harness-metric", request.metric),
-                ("--harness-filter", request.filter)) if was_given]:
+        options = {"--few-shot": request.few_shot is not None, "--harness-metric": request.metric,
+                   "--harness-filter": request.filter}
+        unread = [name for name, was_given in options.items() if was_given]
+        if unread:
             raise RequestError(f"a task of inspect_ai does not take {' or '.join(unread)}",
                                "a task of lm-evaluation-harness for these", f"leave {' and '.join(unread)} out")
         return cls(request=request)

@@ -126,7 +126,8 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         inspections = with_frozen_models(planned, {"step": engine.inspect(training_data.blank(longest))},
                                          training_data.teacher, lambda teacher: estimate(teacher, "log_probs"))
     program: ProgramName = "step"
-    if limit := inspections["step"].limit_bytes:  # a compiler that refuses the step reports its limit
+    # A compiler that refuses the step reports its limit.
+    if limit := inspections["step"].limit_bytes:
         device = replace(device, memory_limit_bytes=limit, memory_limit_source="the compiler")
     left = next_to_sampler(device, sampler_parts(loaded.recipe, resolved.shape, device))
     # The teacher's memory is an estimate, so it decides only if it does not fit.

@@ -330,15 +330,17 @@ def _recorded_rows(sealed: SealedRun, data: RunData) -> RowSet:
         raise RecordError(f"{run.path}: its row index does not follow from data, tokenizer and template "
                           f"({rows.digest[:16]}…, recorded {str(digest)[:16]}…)")
     # A row's digest covers its mask, but not the count of learned turns.
-    if wrong := [line["id"] for line in rows.index if line["status"] == "kept"
-                 and line.get("learned_turns") != index[line["id"]].get("learned_turns")]:
+    wrong = [line["id"] for line in rows.index if line["status"] == "kept"
+             and line.get("learned_turns") != index[line["id"]].get("learned_turns")]
+    if wrong:
         raise RecordError(f"{run.path}: {ROWS} has other learned turns than the data for {wrong[0][:80]!r}")
     return rows
 
 
 def _recorded_teacher(sealed: SealedRun) -> Teacher | Absent:
     """The teacher, if it is at the recipe's path or near the run and equals the recorded one byte for byte."""
-    if (algorithm := way_of(sealed.recipe).teacher_keys) is None:
+    algorithm = way_of(sealed.recipe).teacher_keys
+    if algorithm is None:
         return absent("the run has none")
     try:
         teacher = find_teacher(sealed.loaded, sealed.tokenizer, sealed.shape, recorded_bases(sealed.run))

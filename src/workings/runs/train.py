@@ -189,7 +189,8 @@ def _manifest_facts(setup: TrainSetup, processes: ProcessGroup, smoke: int) -> d
         facts[DRAWN_FROM] = sources
     if setup.non_text_weights is not None:
         facts[LEFT_ASIDE] = setup.non_text_weights.to_json()
-    if setup.weights.directory is not None and (origin := origin_facts(setup.weights.directory)):
+    origin = None if setup.weights.directory is None else origin_facts(setup.weights.directory)
+    if origin:
         facts[CONVERTED_FROM] = origin
     return facts
 

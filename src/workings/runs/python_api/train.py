@@ -294,7 +294,7 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
     small = STEPS if smoke is True else int(smoke)
 
     def run(loaded: LoadedRecipe) -> Run:
-        name = loaded.recipe.name + "-smoke" * bool(small)
+        name = f"{loaded.recipe.name}-smoke" if small else loaded.recipe.name
         path = Path(out) if out is not None else run_directory(name, resume=resume)
         result = train_and_evaluate(loaded, path, resume=resume, smoke=small, force=force, listeners=listeners)
         return Run(path=path, result=result)

@@ -209,10 +209,10 @@ class StallDetector:
                 f"the same reward (the last ones: {', '.join(f'{value:g}' for value in values[:3])}); there is nothing "
                 "to compare: other prompts, a larger algorithm.group, or a finer reward")
         if not rollout.trained_samples:
+            why = "; every completion is correct, so nothing is left to learn" if self.nothing_to_learn else ""
             raise TrainingFailed(
                 f"not learning: of {len(rollout.groups)} groups that were sampled for update {rollout.step} none had "
-                "rewards that differ (algorithm.max_resamples)"
-                + "; every completion is correct, so nothing is left to learn" * self.nothing_to_learn)
+                f"rewards that differ (algorithm.max_resamples){why}")
 
     def check_batch(self, rollout: Rollout, step: int, batch: Batch) -> None:
         """Raises `TrainingFailed` if no completion of the rollout is left for this one of its updates."""

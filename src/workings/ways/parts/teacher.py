@@ -100,15 +100,15 @@ class Teacher(TeacherModel):
     def facts(self) -> dict[str, Any]:
         """Its identity for the record, with the digest of every file, after a download. Raises `RecordError`."""
         directory = self.weights.folder
-        common: dict[str, Any] = {"precision": self.algorithm.teacher_precision, "tokenizer": self.tokenizer.digest}
-        if self.run is not None:
-            names = [f"{CHECKPOINTS}/{directory.name}/{file.name}" for file in self._files]
-            return common | {"run": self.weights.id, "root": self.run.root, "checkpoint": directory.name,
-                           "weights": sealed_digests(self.run, names),
-                           **({} if self.base is None else {"base": self.base.facts()})}
-        resolve.fetch_tensors(self.weights)
-        return common | {"id": recorded_name(self.weights), "revision": self.weights.revision,
-                       "weights": resolve.weight_digests(directory)}
+        facts: dict[str, Any] = {"precision": self.algorithm.teacher_precision, "tokenizer": self.tokenizer.digest}
+        if self.run is None:
+            resolve.fetch_tensors(self.weights)
+            return facts | {"id": recorded_name(self.weights), "revision": self.weights.revision,
+                            "weights": resolve.weight_digests(directory)}
+        names = [f"{CHECKPOINTS}/{directory.name}/{file.name}" for file in self._files]
+        facts |= {"run": self.weights.id, "root": self.run.root, "checkpoint": directory.name,
+                  "weights": sealed_digests(self.run, names)}
+        return facts if self.base is None else facts | {"base": self.base.facts()}
 
     @property
     def _files(self) -> list[Path]:
@@ -152,7 +152,7 @@ class Teacher(TeacherModel):
             raise RequestError(f"algorithm.teacher: {self.algorithm.teacher} has adapters, and engine {engine.name} "
                                "does not read them", "an engine that does",
                                f"workings export {quote(self.algorithm.teacher)} --out TEACHER, then "
-                               " algorithm.teacher=TEACHER")
+                               "algorithm.teacher=TEACHER")
 
         @cache
         def state() -> State:
