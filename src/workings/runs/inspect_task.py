@@ -46,7 +46,6 @@ class SessionAPI(api.ModelAPI):
     async def generate(self, input: list[api.ChatMessage], tools: list[ToolInfo],  # noqa: A002 # its name there
                        tool_choice: ToolChoice, config: api.GenerateConfig) -> api.ModelOutput:
         """Answer a conversation. Raises `RequestError` for unsupported requests."""
-        del tool_choice  # without tools there is nothing to choose
         given = {name: value for name, value in config.model_dump(exclude_none=True).items() if name not in _NO_EFFECT}
         if unread := given.keys() - _PASSED_ON.keys():
             raise RequestError(f"the task's settings {', '.join(sorted(unread))} are not supported",

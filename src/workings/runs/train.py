@@ -70,7 +70,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
     opened = nullcontext(group) if group else ProcessGroup.of(loaded.recipe.engine)
     with opened as processes:
         setup = prepare_to_train(processes, loaded, out, resume=resume, smoke=smoke, force=force)
-        facts = _manifest_facts(setup, processes, smoke)
+        facts = _manifest_facts(setup, smoke)
         checks = _agree(processes, setup)
         # From here on a signal is a request to stop. Before, it ends the process, with nothing to save.
         with StopRequest() as stop:
@@ -178,7 +178,7 @@ def _prepared(processes: ProcessGroup, loaded: LoadedRecipe, smoke: int) -> Trai
     return prepare(loaded, truncate(data) if smoke else data)
 
 
-def _manifest_facts(setup: TrainSetup, processes: ProcessGroup, smoke: int) -> dict[str, Any]:
+def _manifest_facts(setup: TrainSetup, smoke: int) -> dict[str, Any]:
     """Fields of the manifest that are known before the first step; the tensors must be on this machine."""
     facts: dict[str, Any] = {"smoke": smoke > 0}
     if isinstance(setup.training_data, PairData):

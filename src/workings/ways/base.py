@@ -76,7 +76,6 @@ class Way(Algorithm):
 
         ``step``: the largest batch of an update; ``most_prompts``: prompts that all devices together answer at a time.
         """
-        del recipe, step, most_prompts
         return {}
 
     @property
@@ -86,7 +85,6 @@ class Way(Algorithm):
 
     def rollouts(self, steps: int) -> int:
         """Number of rollouts in this number of steps."""
-        del steps
         return 0
 
     def not_counted(self) -> list[str]:
@@ -133,7 +131,6 @@ class Way(Algorithm):
         and between them, such as completions, instead of using recorded values.
         """
         from workings.ways.parts.replays import RowSource
-        del exact
         data = self.reopened_data(opened, seed)
         return RowSource(batches=data.batches, add=data.add_signals)
 

@@ -96,7 +96,6 @@ class TraceDistill(TeacherWay):
     def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
         """Traces with the teacher's top tokens."""
         from workings.ways.parts.replays import replayed_top_tokens
-        del exact
         return replayed_top_tokens(opened, self.objective, self.reopened_data(opened, seed).batches)
 
 

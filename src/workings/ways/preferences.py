@@ -84,7 +84,6 @@ class ReferencedPairs(PairWay):
 
     def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
         """The reference's log probabilities of the same batches, before the first step, with the state in memory."""
-        del recipe, most_prompts
         return {"log_probs": step}
 
     def row_data(self) -> type[ReferencedPairData]:

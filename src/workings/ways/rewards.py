@@ -117,7 +117,6 @@ class DrGrpo(RewardWay):
 
     def divisor(self, *, rows: int, tokens: int) -> float:
         """Maximum number of tokens of the completions."""
-        del tokens
         # Independent of lengths: a token weighs the same in a short completion and in a long one.
         return float(rows * self.max_new_tokens)
 

@@ -123,7 +123,6 @@ class VllmSampler:
         Raises `TrainingFailed` if the server failed or gave another answer, and `RequestError` if it does not start.
         """
         from workings.engines.base import Completion
-        del seeds
         if state is not None:
             self.load(state)
         answer = self._ask("/v1/completions", {

@@ -45,7 +45,6 @@ class Experience:
 
     def after_step(self, step: int, prepared: PreparedBatch, result: StepResult) -> Mapping[str, float]:
         """Metrics that are known only after the update. Raises `TrainingFailed` if the run cannot be learning."""
-        del step, prepared, result
         return {}
 
 
@@ -68,7 +67,6 @@ class RowExperience(Experience):
 
     def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:
         """The batch at a position. Raises `RecordError` as `Batches.at` does."""
-        del state, step
         # Removed here, so that its memory is free after the step.
         prefetched, self._prefetched = self._prefetched, None
         made_ahead = prefetched[1] if prefetched is not None and prefetched[0] == position else None

@@ -49,7 +49,6 @@ class RowSource:
 
     def take(self, state: State, position: Position, step: int) -> StepInputs:
         """The batch of a step. Raises `RecordError` for a row without a recorded signal."""
-        del step
         batch, after = self.batches.at(position)
         digest = self.batches.digest(batch)
         signals = self.recorded
@@ -109,7 +108,6 @@ def replayed_top_tokens(opened: ReopenedRun, objective: TopTokens, batches: Batc
         teacher = opened.teacher.open_for_tokens(opened.engine, opened, objective.top_k)
 
         def compute(state: State, position: Position) -> Mapping[str, TopTokensOfRow]:
-            del state
             return row_data.teacher_top_tokens_by_row(teacher, batches, position)
 
     return RowSource(batches=batches, recorded=_recorded_top_tokens(opened, objective.top_k), compute=compute,
@@ -241,14 +239,12 @@ def with_another_reward(rollout: Rollout, sampler: RolloutSampler) -> Rollout:
 
 def with_another_advantage(rollout: Rollout, sampler: RolloutSampler) -> Rollout:
     """The rollout with the advantage of the first trained completion increased by 0.5."""
-    del sampler
     return _with_first_group(rollout, lambda group: replace(group, samples=(
         replace(group.samples[0], advantage=group.samples[0].advantage + 0.5), *group.samples[1:])))
 
 
 def with_another_teacher(rollout: Rollout, sampler: RolloutSampler) -> Rollout:
     """The rollout with the teacher's log probability of the first trained token increased by 0.5."""
-    del sampler
     first, *others = rollout.reference_log_probs
     return replace(rollout, reference_log_probs=(first + np.eye(1, len(first), dtype=np.float32)[0] / 2, *others))
 

@@ -86,7 +86,6 @@ class RolloutWay(Way):
 
     def token_advantages(self, advantage: float, sampler: Sequence[float], reference: Sequence[float]) -> list[float]:
         """Advantages of a completion's tokens, from log probabilities of the sampler and of the frozen model."""
-        del reference
         return [advantage] * len(sampler)
 
     @property

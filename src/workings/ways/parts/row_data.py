@@ -124,12 +124,10 @@ class TraceData:
 
     def signal_values(self, engine: Engine, writer: RunWriter, state: State, step: int) -> Mapping[str, Any]:
         """What the objective must know of each row besides its tokens, by row id; nothing for plain traces."""
-        del engine, writer, state, step
         return {}
 
     def add_signals(self, batch: Batch, row_ids: Sequence[Sequence[str]], values: Mapping[str, Any]) -> Batch:
         """A batch with the values of its rows."""
-        del row_ids, values
         return batch
 
     def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
@@ -292,7 +290,6 @@ class DistillationData(TraceData):
 
     def signal_values(self, engine: Engine, writer: RunWriter, state: State, step: int) -> dict[str, TopTokensOfRow]:
         """The teacher's top tokens."""
-        del state
         started = perf_counter()
         teacher: TopTokensFunction | None = None
         values: dict[str, TopTokensOfRow] = {}
