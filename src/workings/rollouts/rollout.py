@@ -1,7 +1,7 @@
 """One rollout: groups of completions with rewards and advantages; its metrics, which a verifier recomputes."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import fsum
 from statistics import fmean
 from typing import NamedTuple
@@ -95,6 +95,12 @@ class Group:
     def has_spread(self) -> bool:
         """Whether its rewards differ: otherwise every advantage is 0."""
         return len({sample.reward for sample in self.samples}) > 1
+
+    def with_advantages(self, advantages: Callable[[Sequence[float]], Sequence[float]]) -> "Group":
+        """The group with the advantages that its rewards give by a function."""
+        values = advantages([sample.reward for sample in self.samples])
+        return replace(self, samples=tuple(replace(sample, advantage=advantage)
+                                           for sample, advantage in zip(self.samples, values, strict=True)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -226,21 +226,21 @@ def with_another_reward(rollout: Rollout, sampler: RolloutSampler) -> Rollout:
     assert settings is not None  # a change of runs with rewards
 
     def change(group: Group) -> Group:
-        values = [dict(sample.rewards) for sample in group.samples]
-        values[0][settings.names[0]] += 1.0
-        totals = [total(rewards, settings) for rewards in values]
-        return replace(group, samples=tuple(
-            replace(sample, rewards=rewards, reward=reward, advantage=advantage)
-            for sample, rewards, reward, advantage in zip(
-                group.samples, values, totals, sampler.algorithm.advantages(totals), strict=True)))
+        first, *others = group.samples
+        rewards = {**first.rewards, settings.names[0]: first.rewards[settings.names[0]] + 1.0}
+        changed = replace(first, rewards=rewards, reward=total(rewards, settings))
+        return replace(group, samples=(changed, *others)).with_advantages(sampler.algorithm.advantages)
 
     return _with_first_group(rollout, change)
 
 
 def with_another_advantage(rollout: Rollout, sampler: RolloutSampler) -> Rollout:
     """The rollout with the advantage of the first trained completion increased by 0.5."""
-    return _with_first_group(rollout, lambda group: replace(group, samples=(
-        replace(group.samples[0], advantage=group.samples[0].advantage + 0.5), *group.samples[1:])))
+    def change(group: Group) -> Group:
+        first, *others = group.samples
+        return replace(group, samples=(replace(first, advantage=first.advantage + 0.5), *others))
+
+    return _with_first_group(rollout, change)
 
 
 def with_another_teacher(rollout: Rollout, sampler: RolloutSampler) -> Rollout:

@@ -124,14 +124,9 @@ class RolloutSampler:
         # Copies of a prompt are neighbors, so that an engine reads it once.
         prompts = [turn.prompt for turn in turns for _ in range(size)]
         samples = self._rewarded(prompts, self._sampled(state, prompts, seeds))
-        groups = []
-        for number, turn in enumerate(turns):
-            of_group = samples[number * size:(number + 1) * size]
-            advantages = self.algorithm.advantages([sample.reward for sample in of_group])
-            groups.append(Group(prompt=turn.prompt, epoch=turn.epoch, samples=tuple(
-                replace(sample, advantage=advantage)
-                for sample, advantage in zip(of_group, advantages, strict=True))))
-        return groups
+        groups = [Group(prompt=turn.prompt, epoch=turn.epoch, samples=tuple(samples[number * size:(number + 1) * size]))
+                  for number, turn in enumerate(turns)]
+        return [group.with_advantages(self.algorithm.advantages) for group in groups]
 
     def _sampled(self, state: State | None, prompts: Sequence[Prompt], seeds: Sequence[int]) -> list[Sample]:
         """A completion of each prompt, or an episode, without rewards."""
