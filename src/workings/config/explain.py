@@ -1,4 +1,11 @@
-"""Error messages for invalid recipes: the wrong key, its line, the expected value, and the likely key."""
+"""Error messages for invalid recipes: the wrong key, its line, the expected value, and the likely key.
+
+For example::
+
+    given:    optimizer.name cannot be adamw8, in recipe.yaml:12
+    expected: optimizer.name: one of adamw, adamw8bit, adafactor, muon
+    try:      did you mean `optimizer.name: adamw8bit`?
+"""
 
 import difflib
 import typing
@@ -145,12 +152,12 @@ def _near_choice(word: object, choices: Sequence[str], dotted: str) -> str:
 
 def _override_for(location: tuple[str, ...]) -> str:
     """Override words that set a missing key; for a section all that it needs, for several sections the first."""
-    dotted = ".".join(location)
-    for section in section_at(location):
-        needed = [name for name, field in section.model_fields.items() if field.is_required()]
-        chosen = dict(choice.split(": ") for choice in choice_of(section))
-        return " ".join(f"{dotted}.{name}={chosen.get(name, '…')}" for name in needed)
-    return f"{dotted}=…"
+    dotted, sections_there = ".".join(location), section_at(location)
+    if not sections_there:
+        return f"{dotted}=…"
+    chosen = dict(choice.split(": ") for choice in choice_of(sections_there[0]))
+    return " ".join(f"{dotted}.{name}={chosen.get(name, '…')}"
+                    for name, field in sections_there[0].model_fields.items() if field.is_required())
 
 
 def _without_union_noise(errors: list[ErrorDetails]) -> list[ErrorDetails]:

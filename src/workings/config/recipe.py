@@ -1,4 +1,4 @@
-"""A recipe: one YAML file that defines a run."""
+"""A recipe: one YAML file that defines a run. Each section is a class; its fields are the keys."""
 
 import types
 import typing
@@ -168,11 +168,12 @@ def known_keys() -> list[str]:
     """Dotted names of all keys that a recipe can have, in the order of definition."""
     def walk(section: type[BaseModel], prefix: str) -> Iterator[str]:
         for name, field in section.model_fields.items():
-            parts = [part for part in typing.get_args(field.annotation) if part is not ...]
-            for model in models_in(field.annotation):
+            models = [*models_in(field.annotation)]
+            for model in models:
                 yield from walk(model, f"{prefix}{name}.")
             # A union of sections and a plain value (`model.shape`: numbers or a name) is also a key.
-            if not any(models_in(field.annotation)) or not all(any(models_in(part)) for part in parts):
+            members = [member for member in typing.get_args(field.annotation) if member is not ...]
+            if not models or not all(any(models_in(member)) for member in members):
                 yield f"{prefix}{name}"
     return list(dict.fromkeys(walk(Recipe, "")))
 
