@@ -27,7 +27,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -46,13 +46,17 @@ from workings.record.layout import SEAL
 from workings.record.reader import RunRecord
 from workings.runs.improve import ImproveRequest, improve
 from workings.runs.quickstarts.folder import complete_run
-from workings.runs.quickstarts.real import FULL_SIZE_WITH_REWARDS, RECIPE, REWARDS_RECIPE, ask_untrained, make_data
+from workings.runs.quickstarts.real import RECIPE, REWARDS_RECIPE, ask_untrained, make_data
 from workings.runs.sample import sample_run
 from workings.samples.draw import SampleRequest
 from workings.samples.selection import PairRule
 from workings.scoring.items import read_items
 
 SEEDS = (17, 18, 19)
+SIZE = {"traces": 100, "items": 200, "facts": 0, "prompts": 240}
+"""Amounts of data, by the arguments of `make_data`."""
+SMALL = SIZE | {"traces": 16, "items": 16, "prompts": 16}
+ROUNDS = 2
 FROM_STEPS = ["model.id=../steps-model"]
 SHORT = "training={steps: 20, learning_rate: 1e-4, schedule: constant, warmup_steps: 2}"
 
@@ -65,7 +69,7 @@ class Seed:
         self.size, folder = asked.size, self.folder
         if not (folder / "data" / "manifest.json").is_file():
             shutil.rmtree(folder / "data", ignore_errors=True)
-            make_data(folder / "data", seed, self.size)
+            make_data(folder / "data", seed, **self.size)
 
     def train(self, name: str, words: list[str], recipe: str = RECIPE) -> Path:
         """Trains and evaluates an arm, or finds it complete; returns the run."""
@@ -98,7 +102,7 @@ class Seed:
         self.steps()  # round 0 is the same run once more
         recipe = load_recipe(str(self.folder / "recipes" / "steps.yaml"))
         found = improve(recipe, self.folder / "iteration", say=print, request=ImproveRequest(
-            rounds=2, prompts=str(self.folder / "data" / "prompts.jsonl"), all_rounds=True))
+            rounds=ROUNDS, prompts=str(self.folder / "data" / "prompts.jsonl"), all_rounds=True))
         return found.rounds[-1].run
 
     def dpo(self) -> Path:
@@ -124,8 +128,8 @@ class Seed:
         more, data = self.folder / "data" / "all-traces.jsonl", self.folder / "all-data"
         if not more.is_file():
             shutil.rmtree(data, ignore_errors=True)
-            make_data(data, self.seed, replace(
-                self.size, traces=self.size.traces + self.size.prompts, prompts=0))
+            traces = self.size["traces"] + self.size["prompts"]
+            make_data(data, self.seed, **(self.size | {"traces": traces, "prompts": 0}))
             shutil.copy(data / "traces.jsonl", more)
         self.train("teacher-model", ["data.traces=../data/all-traces.jsonl", "training.steps=40"])
         algorithm = {"name": "distill", "teacher": "../runs/teacher-model", "group": 1, "max_new_tokens": 48}
@@ -137,7 +141,6 @@ ARMS: dict[str, Callable[[Seed], Path]] = {
     name: getattr(Seed, name) for name in ("prompt", "answers", "steps", "iteration", "dpo", "grpo", "teacher")}
 FIRST = {"prompt", "answers", "steps"}
 """Arms that need no other; the others resume from `steps`."""
-SMALL = replace(FULL_SIZE_WITH_REWARDS, traces=16, prompts=16, items=16)
 
 
 def arm_values(runs: dict[int, Path], steps: dict[int, Path], kept: dict[str, Any]) -> dict[str, Any]:
@@ -176,7 +179,7 @@ def in_process(asked: argparse.Namespace, seed: int, arm: str) -> Path:
 
 def write(asked: argparse.Namespace, found: dict[str, dict[int, Path]]) -> None:
     """Write the result file, or in a trial show it."""
-    settings = asdict(asked.size) | {"words": asked.words}
+    settings = asked.size | {"rounds": ROUNDS, "words": asked.words}
     before_this = earlier()
     kept = before_this.pop("arms", {})
     if before_this != settings:
@@ -203,7 +206,7 @@ def main() -> int:
     parser.add_argument("--only", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("words", nargs="*", help="overrides of every recipe, e.g. device=gpu")
     asked = parser.parse_args()
-    asked.size = SMALL if asked.small else FULL_SIZE_WITH_REWARDS
+    asked.size = SMALL if asked.small else SIZE
     asked.keep.mkdir(parents=True, exist_ok=True)
     if asked.only:
         seed, arm = asked.only

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.engines.tiny import request, tiny_shape
+from workings.config.section import choice_name
 from workings.config.training import OPTIMIZERS, AdamW8bitConfig, MuonConfig
 from workings.engines.jax import optimizers as jax_optimizers
 from workings.engines.refusals import jax_refusals, refuse, torch_refusals
@@ -41,7 +42,7 @@ def test_a_configuration_says_the_moments_that_the_engine_makes(engine: str, var
                                                                 moments: Any) -> None:
     if variant is AdamW8bitConfig:
         pytest.importorskip("bitsandbytes")
-    config = variant(name=variant.optimizer_name())
+    config = variant(name=choice_name(variant))
     made = {"jax": jax_moments, "torch": torch_moments}[engine](config, *SIZES[size], moments)
     names = {"fp32": "float32", "bf16": "bfloat16", "uint8": "uint8"}
     said = config.moment_shapes(SIZES[size][0], moments=moments, in_layer=SIZES[size][1])
@@ -53,7 +54,7 @@ def test_a_configuration_says_the_moments_that_the_engine_makes(engine: str, var
 
 @pytest.mark.parametrize("engine", list(ENGINES))
 def test_an_engine_has_what_the_configurations_say_and_refuses_the_rest(engine: str) -> None:
-    there = {variant.optimizer_name() for variant in OPTIMIZERS if engine in variant.engines}
+    there = {choice_name(variant) for variant in OPTIMIZERS if engine in variant.engines}
     assert set(ENGINES[engine].OPTIMIZERS) == there
     refusals = {"jax": jax_refusals, "torch": torch_refusals}[engine]
     refused = {"jax": AdamW8bitConfig(name="adamw8bit"), "torch": MuonConfig(name="muon")}[engine]

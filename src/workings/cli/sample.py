@@ -1,5 +1,6 @@
 """`workings data sample` and `select`: sample completions of prompts, and keep those that are worth learning from."""
 
+from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -129,7 +130,7 @@ def _write_prompts_and_print(unit: "SampleUnit", with_pairs: bool, prompts_out: 
     lines += [f"{len(unit.pairs)} preference pairs: {unit.path / PAIRS}"] if with_pairs else []
     if not counts.kept:
         lines.append("nothing was kept: these prompts are too hard for this model, or it answers in another form")
-    answer({"out": str(unit.path), "root": unit.root, **counts.to_json(), "pairs": len(unit.pairs)},
+    answer({"out": str(unit.path), "root": unit.root, **asdict(counts), "pairs": len(unit.pairs)},
            "\n".join([*lines, f"to verify: workings verify {quote(str(unit.path))}"]))
 
 

@@ -1,26 +1,29 @@
-"""A recipe's way of learning. The ways are files of `workings.ways`, found by name."""
+"""Recipe section `algorithm`: how a model learns, such as supervised fine-tuning or GRPO.
+
+This module has the interface. Each module of `workings.ways` defines ways of learning, and lists them in ``WAYS``::
+
+    class Sft(Way):
+        name: Literal["sft"]
+
+    WAYS = (Sft,)
+"""
 
 from abc import abstractmethod
-from importlib import import_module
-from pkgutil import iter_modules
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 from pydantic import ValidationInfo
 
-from workings.config.section import Section
+from workings.config.section import Section, choice_name, modules_of
 from workings.objectives.base import Objective
 
-WAYS = "workings.ways"
-"""Each module of this package, except `base`, lists its sections in ``WAYS``. Imported by name, because ways import
-this package."""
 DEFAULT = "sft"
 
 
 class Algorithm(Section):
-    """The section `algorithm`: the keys of a way of learning, and its demands on the rest of a recipe."""
+    """Keys of a way of learning, and its demands on the rest of a recipe."""
 
     name: str
-    """The algorithm; first here, so that it comes first in every list of keys."""
+    """The algorithm."""
     examples: ClassVar[Literal["traces", "pairs", "prompts", "verdicts"]] = "traces"
     """What `data.traces` holds."""
     rows_per_example: ClassVar[int] = 1
@@ -42,22 +45,19 @@ class Algorithm(Section):
 
     @abstractmethod
     def check(self, recipe: Any, info: ValidationInfo) -> None:
-        """Refuses keys of the whole recipe that this way of learning does not support; a part of its validation."""
+        """Refuses keys of the whole recipe that this way of learning does not support; for its validators."""
 
     def check_devices(self, recipe: Any, devices: int, where: str = "") -> None:
         """Raises `RequestError` if this number of devices, ``where`` they are, cannot share the rows of an update."""
 
 
 def algorithms() -> tuple[type[Algorithm], ...]:
-    """The sections of all ways of learning, the default first."""
-    ways = import_module(WAYS)
-    names = {module.name for module in iter_modules(ways.__path__) if not module.ispkg} - {"base"}
-    ordered = sorted(names, key=lambda name: (name != DEFAULT, name))
-    return tuple(section for name in ordered for section in import_module(f"{WAYS}.{name}").WAYS)
+    """The sections of all ways of learning: the default first, then those of each module, sorted by its name."""
+    sections = [section for module in modules_of("workings.ways") for section in getattr(module, "WAYS", ())]
+    return tuple(sorted(sections, key=lambda section: choice_name(section) != DEFAULT))
 
 
 def find_algorithm(name: object) -> type[Algorithm]:
     """The section of the algorithm of this name; the default's for any other name."""
-    sections = algorithms()
-    return next((section for section in sections if name in get_args(section.model_fields["name"].annotation)),
-                sections[0])
+    default, *others = algorithms()
+    return next((section for section in others if choice_name(section) == name), default)

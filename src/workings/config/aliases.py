@@ -1,7 +1,7 @@
 """Renames keys of other trainers in a recipe, so that their configuration can be copied line by line.
 
-The table is `aliases.json`; a test checks that every target key exists. A key without a counterpart is refused with a
-proposal, because a silently ignored setting is worse than an error.
+For example TRL's ``per_device_train_batch_size: 4`` becomes ``batch.micro_batch: 4``. `aliases.json` lists all keys. A
+key without a counterpart is refused with a proposal, because a silently ignored setting is worse than an error.
 """
 
 import json
@@ -20,62 +20,75 @@ def table() -> dict[str, dict[str, Any]]:
 
 
 def counterpart(word: str) -> str:
-    """What to write here for another trainer's key, or for the method of a switch (`dora` of `use_dora`); else ""."""
+    """What to write here for another trainer's key (`lora_r`) or switch (`dora` of `use_dora`); else an empty text."""
     row = table().get(word) or table().get(f"use_{word}")
-    if row is None or "instead" in row:
-        return row["instead"] if row else ""
-    return f"`{row['alias']}` ({', '.join(row['from'])}) is `{row['key']}` here"
+    if row is None:
+        return ""
+    if "instead" in row:
+        return str(row["instead"])
+    return f"{_source(row)} is `{row['key']}` here"
 
 
 def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> tuple[list[str], list[RequestError]]:
-    """Renames other trainers' top-level keys in place, but not ``known`` ones; removes those without a counterpart.
+    """Renames other trainers' top-level keys in place, except ``known`` ones; removes those without a counterpart.
 
     Returns a line for each key with a counterpart, for the user and the record; and an error for each key without one,
     or that contradicts another key.
     """
     notes: list[str] = []
-    refused: list[RequestError] = []
+    errors: list[RequestError] = []
     implied: dict[str, Any] = {}
     for alias in [key for key in values if key in table() and key not in known]:
         row, value = table()[alias], values.pop(alias)
-        source = f"`{alias}` ({', '.join(row['from'])})"
-        # Keys of a JSON table are texts, so true, false and numbers are looked up as JSON writes them.
-        translated = value if isinstance(value, list | dict) else row.get("values", {}).get(
-            value if isinstance(value, str) else json.dumps(value), value)
+        source = _source(row)
         if "instead" in row:
-            refused.append(RequestError(f"{source} in {origin} has no counterpart here",
-                                        "keys with a counterpart here", row["instead"]))
+            errors.append(RequestError(f"{source} in {origin} has no counterpart here",
+                                       "keys with a counterpart here", row["instead"]))
             continue
+        sets = row.get("sets", {})
+        translated = _translated(value, row.get("values", {}))
+        # `use_peft: false` is `method.name: full`, and implies no adapters.
         if translated != "full":
-            implied |= row.get("sets", {})
-        # Only implied, or the default: another key may set it.
+            implied |= sets
+        # `use_peft: true` has no value here: it only implies that there are adapters.
         if translated == "":
-            notes.append(f"{source} is " + (", ".join(f"`{key}: {set_}`" for key, set_ in row.get("sets", {}).items())
-                                            or "the default") + " here")
+            meaning = ", ".join(f"`{key}: {implied_value}`" for key, implied_value in sets.items()) or "the default"
+            notes.append(f"{source} is {meaning} here")
             continue
+        notes.append(f"{source} is `{row['key']}: {translated}` here")
         try:
             _set(values, row["key"], translated, source, origin)
         except RequestError as error:
-            refused.append(error)
-        notes.append(f"{source} is `{row['key']}: {translated}` here")
-    # Last, if nothing else was written: `lora_r` means LoRA, unless weights are loaded in 4 bits.
-    for key, value in implied.items():
-        section, name = key.split(".")
-        inside = values.setdefault(section, {})
-        if isinstance(inside, dict):
-            # Our keys take precedence over what another trainer's key implies.
-            inside.setdefault(name, value)
-    return notes, refused
+            errors.append(error)
+    # Last, because written keys take precedence: `lora_r` implies LoRA, unless `load_in_4bit` asks for QLoRA.
+    for dotted, value in implied.items():
+        section, key = dotted.split(".")
+        keys = values.setdefault(section, {})
+        if isinstance(keys, dict):
+            keys.setdefault(key, value)
+    return notes, errors
+
+
+def _source(row: dict[str, Any]) -> str:
+    return f"`{row['alias']}` ({', '.join(row['from'])})"
+
+
+def _translated(value: Any, translations: dict[str, Any]) -> Any:
+    """The value of a recipe for another trainer's value; the value itself if it is not in the table."""
+    if isinstance(value, list | dict):
+        return value
+    # Keys of a JSON table are texts, so the table has `true`, `false` and numbers as JSON writes them.
+    return translations.get(value if isinstance(value, str) else json.dumps(value), value)
 
 
 def _set(values: dict[str, Any], dotted: str, value: Any, source: str, origin: str) -> None:
-    # All keys with an alias are one level deep.
+    """Sets a key of a section in place. Raises `RequestError` if it has another value already."""
     section, key = dotted.split(".")
-    inside = values.setdefault(section, {})
-    if not isinstance(inside, dict):
-        raise RequestError(f"{source} and `{section}: {inside!r}` contradict each other in {origin}",
+    keys = values.setdefault(section, {})
+    if not isinstance(keys, dict):
+        raise RequestError(f"{source} and `{section}: {keys!r}` contradict each other in {origin}",
                            f"`{section}` to be a section", f"write `{dotted}: {value}` and leave the other out")
-    if inside.get(key, value) != value:
-        raise RequestError(f"{source} and `{dotted}: {inside[key]!r}` contradict each other in {origin}",
+    if keys.get(key, value) != value:
+        raise RequestError(f"{source} and `{dotted}: {keys[key]!r}` contradict each other in {origin}",
                            "one of the two", f"leave {source} out")
-    inside[key] = value
+    keys[key] = value

@@ -26,8 +26,7 @@ class DataConfig(Section):
     """Form of steps and answer: `<reasoning>…</reasoning><answer>…</answer>`, `<think>…</think>`, Gemma 4's
     thinking (`<|channel>thought…<channel|>`, asked for by `<|think|>`), `#### answer`, or only the answer."""
     learn: Literal["last", "all"] = "last"
-    """Assistant turns of a conversation that are trained on: the last one, or all (`history` included). Turns of system
-    and user are never trained on."""
+    """Assistant turns that are trained on: the last one, or all (`history` included). Other turns never are."""
     max_length: int = Field(ge=8)
     """Longest row, in tokens."""
     over_length: Literal["error", "drop", "split"] = "error"
@@ -52,27 +51,18 @@ class DataConfig(Section):
         return () if self.buckets == "auto" else self.buckets
 
     @model_validator(mode="after")
-    def buckets_ascend_within_the_longest_row(self) -> Self:
-        """Refuses buckets that no row can have."""
+    def _keys_fit_together(self) -> Self:
         buckets, longest = self.named_buckets, self.max_length
         if list(buckets) != sorted(set(buckets)) or any(not 1 <= length <= longest for length in buckets):
             raise ValueError(f"buckets {list(buckets)} must ascend from 1 at least to max_length ({longest}) at most")
-        return self
-
-    @model_validator(mode="after")
-    def channel_is_gemma_4s(self) -> Self:
-        """Only Gemma 4 has the channel. The tokenizer's own template is checked when it is read."""
+        # The tokenizer's own template is checked when it is read.
         if self.reasoning == "channel" and self.template not in ("gemma4", "tokenizer"):
             raise refused(f"data.reasoning: channel with data.template: {self.template}",
                           "template gemma4, or tokenizer if the model's template is Gemma 4's",
                           "data.template=gemma4, or data.reasoning=think")
-        return self
-
-    @model_validator(mode="after")
-    def packing_has_no_buckets(self) -> Self:
-        """Refuses buckets with packing; ``[]`` is allowed, so that an override can remove a recipe's buckets."""
-        if self.packing != "none" and self.named_buckets:
-            raise refused(f"data.buckets: {list(self.named_buckets)} with data.packing: {self.packing}",
-                          f"no `data.buckets`: packing fills sequences of max_length ({self.max_length})",
+        # `[]` is allowed, so that an override can remove a recipe's buckets.
+        if self.packing != "none" and buckets:
+            raise refused(f"data.buckets: {list(buckets)} with data.packing: {self.packing}",
+                          f"no `data.buckets`: packing fills sequences of max_length ({longest})",
                           "data.buckets=[], or data.packing=none")
         return self

@@ -31,11 +31,6 @@ class EnvironmentConfig(Section):
     """Memory limit of the process that the environment runs in, in GiB of address space (Linux)."""
 
     @property
-    def is_foreign(self) -> bool:
-        """Whether it is never played from a record: a user's own code, or a server."""
-        return bool(self.file or self.server)
-
-    @property
     def server(self) -> str:
         """Address of the server that replies; empty for any other."""
         return str(self.options.get("url", "")) if self.name == "openenv" else ""

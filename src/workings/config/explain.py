@@ -1,9 +1,15 @@
-"""Error messages for invalid recipes: the wrong key, its line, the expected value, and the likely key."""
+"""Error messages for invalid recipes: the wrong key, its line, the expected value, and the likely key.
+
+For example::
+
+    given:    optimizer.name cannot be adamw8, in recipe.yaml:12
+    expected: optimizer.name: one of adamw, adamw8bit, adafactor, muon
+    try:      did you mean `optimizer.name: adamw8bit`?
+"""
 
 import difflib
 import typing
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
@@ -35,35 +41,20 @@ OVERRIDE = "the override "
 
 
 def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
-    """One error that names every wrong key with its place."""
+    """One error that names every wrong key, its place, the expected value, and what to type."""
     explained, missing = [], []
     errors = _without_union_noise(errors)
     # A misspelled key is both unknown and missing: `training.stepz` and `training.steps`. It is explained once.
     misspelled = {_near_key(_location(error)) for error in errors if error["type"] == "extra_forbidden"}
     for error in errors:
         location = _location(error)
-        dotted = ".".join(location) or "the recipe"
-        where = source(location)
-        if error["type"] == REFUSED:
-            part = error["ctx"]
-            explained.append(RequestError(f"{part['given']}, in {where}", part["expected"], part["try_next"]))
-        elif error["type"] == "extra_forbidden":
-            section = f"a key of `{'.'.join(location[:-1])}`" if location[1:] else "a key of a recipe"
-            explained.append(RequestError(f"the key {dotted} is unknown, in {where}", section, _did_you_mean(location)))
-        elif error["type"] == "missing" and dotted not in misspelled:
-            explained.append(RequestError(f"`{dotted}` is missing in {where}", f"`{dotted}`" + _described(location)))
+        dotted = ".".join(location)
+        if error["type"] != "missing":
+            explained.append(_explain_value(error, location, source))
+        elif dotted not in misspelled:
+            explained.append(RequestError(f"`{dotted}` is missing in {source(location)}",
+                                          f"`{dotted}`" + _described(location)))
             missing.append(_override_for(location))
-        elif error["type"] in ("union_tag_invalid", "union_tag_not_found"):
-            explained.append(_explain_choice(error, location, source))
-        elif error["type"] != "missing":
-            value = repr(error["input"])
-            choices = _choices(error) if error["type"] == "literal_error" else []
-            shown = value if len(value) <= 80 else f"{value[:77]}…"
-            explained.append(RequestError(
-                f"{dotted} cannot be {shown}, in {where}",
-                f"{dotted}: {_expected(error, location)}" + _described(location),
-                _near_choice(error["input"], choices, dotted)
-                or f"correct `{dotted}`; `workings recipes show smoke-tiny` prints a whole recipe"))
     whole = together(explained)
     hints = [whole.try_next] if whole.try_next else []
     if missing:
@@ -73,14 +64,64 @@ def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
 
 
 def together(errors: Sequence[RequestError]) -> RequestError:
-    """Combine several errors, part by part."""
+    """Combines several errors into one, part by part."""
     return RequestError(*(_joined([part for error in errors if (part := getattr(error, name))])
                           for name in ("given", "expected", "try_next")))
 
 
 def _joined(lines: Sequence[str]) -> str:
+    """The distinct lines below each other, as parts of an error are printed."""
     # Further lines are indented by the ten characters of the label.
     return "\n          ".join(dict.fromkeys(lines))
+
+
+def _explain_value(error: ErrorDetails, location: tuple[str, ...], source: KeySource) -> RequestError:
+    """The error of a key that was written: it is unknown, or its value is wrong."""
+    dotted, where = ".".join(location) or "the recipe", source(location)
+    if error["type"] == REFUSED:
+        part = error["ctx"]
+        return RequestError(f"{part['given']}, in {where}", part["expected"], part["try_next"])
+    if error["type"] == "extra_forbidden":
+        parent = f"a key of `{'.'.join(location[:-1])}`" if location[1:] else "a key of a recipe"
+        return RequestError(f"the key {dotted} is unknown, in {where}", parent, _did_you_mean(location))
+    if error["type"] == "union_tag_invalid":
+        return _explain_wrong_choice(error, location, source)
+    if error["type"] == "union_tag_not_found":
+        return _explain_missing_choice(error, location, source)
+    value = repr(error["input"])
+    shown = value if len(value) <= 80 else f"{value[:77]}…"
+    choices = _choices(error) if error["type"] == "literal_error" else []
+    return RequestError(f"{dotted} cannot be {shown}, in {where}",
+                        f"{dotted}: {_expected(error, location)}" + _described(location),
+                        _near_choice(error["input"], choices, dotted)
+                        or f"correct `{dotted}`; `workings recipes show smoke-tiny` prints a whole recipe")
+
+
+def _explain_wrong_choice(error: ErrorDetails, location: tuple[str, ...], source: KeySource) -> RequestError:
+    """The error of a section whose `name` (or `source`) is not one of the choices."""
+    key = _choosing_key(error, location)
+    dotted, choices, tag = ".".join(key), _choices(error), str(error["ctx"]["tag"])
+    return RequestError(f"{dotted} cannot be {tag}, in {source(key)}", f"{dotted}: one of {', '.join(choices)}",
+                        counterpart(tag) or _near_choice(tag, choices, dotted))
+
+
+def _explain_missing_choice(error: ErrorDetails, location: tuple[str, ...], source: KeySource) -> RequestError:
+    """The error of a section without the `name` (or `source`) that selects one of the choices."""
+    key, written = _choosing_key(error, location), error["input"]
+    dotted = ".".join(key)
+    keys_of_choice = {choice.partition(": ")[2]: section.model_fields.keys()
+                      for section in section_at(location) for choice in choice_of(section)}
+    fitting = [f"{dotted}={choice}" for choice, keys in keys_of_choice.items() if written.keys() <= keys]
+    hints = [hint for hint in map(counterpart, written) if hint]
+    if written and fitting:
+        hints.insert(0, f"{' or '.join(fitting)}, with {', '.join(written)}")
+    return RequestError(f"`{dotted}` is missing in {source(key)}", f"{dotted}: one of {', '.join(keys_of_choice)}",
+                        _joined(hints))
+
+
+def _choosing_key(error: ErrorDetails, location: tuple[str, ...]) -> tuple[str, ...]:
+    """The key that selects a section: ``("optimizer", "name")``."""
+    return *location, str(error["ctx"]["discriminator"]).strip("'")
 
 
 def _expected(error: ErrorDetails, location: tuple[str, ...]) -> str:
@@ -88,7 +129,7 @@ def _expected(error: ErrorDetails, location: tuple[str, ...]) -> str:
     if error["type"] == "literal_error":
         return f"one of {', '.join(_choices(error))}"
     if error["type"] in ("model_type", "dict_type"):
-        names = sorted({name for section in section_at(location) for name in section.model_fields})
+        names = sorted(_keys_at(location))
         return "a section" + (f" with {', '.join(names)}" if names else "")
     if error["type"] in EXPECTED:
         return EXPECTED[error["type"]].format(**error.get("ctx", {}))
@@ -96,7 +137,7 @@ def _expected(error: ErrorDetails, location: tuple[str, ...]) -> str:
 
 
 def _choices(error: ErrorDetails) -> list[str]:
-    """The values that the library lists as text."""
+    """The values that pydantic lists in a text such as ``'lora', 'qlora' or 'full'``."""
     context = error.get("ctx", {})
     text = str(context.get("expected") or context.get("expected_tags") or "").replace(" or ", ", ")
     return [word.strip().strip("'") for word in text.split(",")]
@@ -111,38 +152,19 @@ def _near_choice(word: object, choices: Sequence[str], dotted: str) -> str:
 
 def _override_for(location: tuple[str, ...]) -> str:
     """Override words that set a missing key; for a section all that it needs, for several sections the first."""
-    dotted = ".".join(location)
-    for section in section_at(location):
-        needed = [name for name, field in section.model_fields.items() if field.is_required()]
-        chosen = dict(choice.split(": ") for choice in choice_of(section))
-        return " ".join(f"{dotted}.{name}={chosen.get(name, '…')}" for name in needed)
-    return f"{dotted}=…"
-
-
-def _explain_choice(error: ErrorDetails, location: tuple[str, ...], source: KeySource) -> RequestError:
-    """A section whose `name` (or `source`) is missing or is not one of the choices."""
-    context: dict[str, Any] = dict(error.get("ctx", {}))
-    key = (*location, str(context["discriminator"]).strip("'"))
-    dotted, where = ".".join(key), source(key)
-    if error["type"] == "union_tag_not_found":
-        choices = {choice.partition(": ")[2]: section.model_fields.keys()
-                   for section in section_at(location) for choice in choice_of(section)}
-        names = list(choices)
-        given = f"`{dotted}` is missing in {where}"
-        fitting = [f"{dotted}={name}" for name, fields in choices.items() if error["input"].keys() <= fields]
-        hints = [f"{' or '.join(fitting)}, with {', '.join(error['input'])}" if error["input"] and fitting else "",
-                 *map(counterpart, error["input"])]
-    else:
-        names, tag = _choices(error), str(context["tag"])
-        given = f"{dotted} cannot be {tag}, in {where}"
-        hints = [counterpart(tag) or _near_choice(tag, names, dotted)]
-    return RequestError(given, f"{dotted}: one of {', '.join(names)}", _joined([*filter(None, hints)]))
+    dotted, sections_there = ".".join(location), section_at(location)
+    if not sections_there:
+        return f"{dotted}=…"
+    chosen = dict(choice.split(": ") for choice in choice_of(sections_there[0]))
+    return " ".join(f"{dotted}.{name}={chosen.get(name, '…')}"
+                    for name, field in sections_there[0].model_fields.items() if field.is_required())
 
 
 def _without_union_noise(errors: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Select the errors of the union members that are close to the value; pydantic reports all members."""
-    # A member that refuses the whole value is of another kind. If an error is deeper in the same place, the value was
-    # of that kind.
+    """The errors without those of union members of another kind than the value; pydantic reports all members.
+
+    A member of another kind refuses the whole value; the member of the value's kind refuses something inside of it.
+    """
     deeper = {tuple(error["loc"][:length]) for error in errors for length in range(len(error["loc"]) - 1)}
     return [error for error in errors
             if not (error["type"] in ("string_type", "model_type") and tuple(error["loc"][:-1]) in deeper)]
@@ -158,8 +180,9 @@ def _location(error: ErrorDetails) -> tuple[str, ...]:
 
 
 def _did_you_mean(location: tuple[str, ...]) -> str:
+    """What to type instead of an unknown key."""
     *parents, last = location
-    siblings = {name for section in section_at(parents) for name in section.model_fields}
+    siblings = _keys_at(parents)
     if last in siblings:
         # Another choice of the section has the key.
         others = [choice for section in section_at(parents) if last in section.model_fields
@@ -180,9 +203,13 @@ def _did_you_mean(location: tuple[str, ...]) -> str:
 def _near_key(location: Sequence[str]) -> str:
     """The most similar key of the same section; empty if none is similar."""
     *parents, last = location
-    siblings = {name for section in section_at(parents) for name in section.model_fields}
-    near = difflib.get_close_matches(last, sorted(siblings - {last}), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(last, sorted(_keys_at(parents) - {last}), n=1, cutoff=0.6)
     return ".".join([*parents, *near]) if near else ""
+
+
+def _keys_at(location: Sequence[str]) -> set[str]:
+    """All keys that the sections at a place have."""
+    return {name for section in section_at(location) for name in section.model_fields}
 
 
 def choice_of(section: type[BaseModel]) -> list[str]:
@@ -192,7 +219,10 @@ def choice_of(section: type[BaseModel]) -> list[str]:
 
 
 def _described(location: Sequence[str]) -> str:
-    """The meaning of a key; empty if sections that exclude each other give it different ones."""
-    meanings = {section.model_fields[location[-1]].description for section in section_at(location[:-1])
-                if location and location[-1] in section.model_fields}
+    """The meaning of a key in parentheses; empty if sections that exclude each other give it different ones."""
+    if not location:
+        return ""
+    *parents, last = location
+    meanings = {section.model_fields[last].description for section in section_at(parents)
+                if last in section.model_fields}
     return f" ({meanings.pop()})" if len(meanings) == 1 else ""

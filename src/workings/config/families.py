@@ -29,8 +29,11 @@ def known_families() -> tuple[str, ...]:
 
 
 def _check(name: object) -> object:
-    # In this order: the entry points take tens of milliseconds, and our names need none.
-    if name not in FAMILIES and name not in (known := known_families()):
+    # First, because reading the entry points of other packages takes tens of milliseconds.
+    if name in FAMILIES:
+        return name
+    known = known_families()
+    if name not in known:
         # pydantic's words for a `Literal`, which cannot list other packages' families.
         *others, last = (f"'{family}'" for family in known)
         raise ValueError(f"Input should be {', '.join(others)} or {last}")

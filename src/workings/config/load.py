@@ -23,7 +23,7 @@ from workings.errors import RequestError
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedRecipe:
-    """A recipe with its source."""
+    """A checked recipe, and where it came from."""
 
     recipe: Recipe
     text: str
@@ -39,34 +39,30 @@ class LoadedRecipe:
     chosen: tuple[str, ...] = ()
     """A line for each automatic choice, with the reason."""
     kept: tuple[str, ...] = ()
-    """Files of this run only, by their paths in the run directory, which keeps a copy. `base` is then the folder
-    `config` of a folder with the layout of a run directory."""
-
-    @property
-    def is_file(self) -> bool:
-        """Whether it comes from a file or is shipped; a recipe given in Python exists only in the run."""
-        return self.origin != GIVEN
+    """Files that the run directory keeps a copy of, by their paths there. The files lie in a temporary folder with the
+    layout of a run directory, and `base` is its folder `config`."""
 
     def resolved(self) -> dict[str, Any]:
-        """Every key with its value, defaults included, as JSON values; the home folder is written as `~`.
+        """Every key with its value, defaults included, as JSON values.
 
-        Paths keep their meaning (`path` expands `~`), and a record that is published does not name its maker's folders.
+        The home folder is written as `~`, so that a published record does not name its maker; `path` expands it.
         """
         return _without_home(self.recipe.model_dump(mode="json"))
 
     def written(self) -> str:
-        """The recipe as YAML: the file as written, or its keys after overrides."""
+        """The recipe as YAML: the file as written or, with overrides, the keys that file and overrides set."""
         if not self.overrides:
             return self.text
         values = self.recipe.model_dump(mode="json", exclude_unset=True)
         return f"# {self.origin} with {' '.join(self.overrides)}\n" + _dump(values)
 
     def path(self, name: str) -> Path:
-        """Absolute path of a path in the recipe, which is relative to the recipe's folder."""
+        """Absolute path of a file that the recipe names; a relative name starts from the recipe's folder."""
         return (self.base / Path(name).expanduser()).resolve()
 
 
 def _dump(values: Mapping[str, Any]) -> str:
+    """A mapping as YAML. Raises `RequestError` for a value that no recipe can hold."""
     try:
         return yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True)
     except yaml.representer.RepresenterError as error:
@@ -87,10 +83,10 @@ ROWS = (".jsonl", ".csv", ".parquet")
 
 
 def load_recipe(name: RecipeLike, overrides: Overrides = (), *, recorded: bool = False) -> LoadedRecipe:
-    """Reads a recipe, applies overrides and checks it. A loaded recipe is returned unchanged, without ``overrides``.
+    """Reads a recipe, applies overrides and checks it. A loaded recipe is returned as it is; its overrides stay.
 
-    A relative path in an override is searched in the current folder, then in the recipe's; in one that a run
-    ``recorded``, it is a path from the recipe's folder.
+    A relative path in an override is searched in the current folder, then in the recipe's. ``recorded``: the overrides
+    are those of a run's record, whose paths start from the recipe's folder.
 
     Raises `RequestError` for anything that is not a recipe, for a key without effect, and for an override that names a
     file both here and in the recipe's folder.
@@ -108,23 +104,23 @@ def load_recipe(name: RecipeLike, overrides: Overrides = (), *, recorded: bool =
 
 
 def parse_recipe(text: str, origin: str, base: Path, overrides: Sequence[str] = ()) -> LoadedRecipe:
-    """A recipe from its text. Arguments are those of `LoadedRecipe`; errors those of `load_recipe`."""
+    """A recipe from its YAML text. Arguments are as in `LoadedRecipe`, and errors as in `load_recipe`."""
     values = parse_yaml(text, origin)
     if not isinstance(values, dict):
         raise RequestError(f"{origin} is not a mapping but {type(values).__name__}", "a mapping of recipe keys",
                            "workings recipes show smoke-tiny")
-    # Before the overrides, which use only recipe keys.
-    renamed, refused = rename(values, frozenset(Recipe.model_fields), origin)
+    # First, because overrides use only keys of recipes.
+    renamed, without_counterpart = rename(values, frozenset(Recipe.model_fields), origin)
     for override in overrides:
         apply_override(values, override)
-    _one_length(values, overrides)
+    _drop_other_length(values, overrides)
+    # All errors are reported at once.
     try:
-        # Combine with the errors of keys without a counterpart, which are removed from `values`.
         recipe = check_recipe(values, partial(_key_source, text, origin, overrides), as_written=True)
     except RequestError as wrong:
-        raise together([*refused, wrong]) from None
-    if refused:
-        raise together(refused)
+        raise together([*without_counterpart, wrong]) from None
+    if without_counterpart:
+        raise together(without_counterpart)
     return LoadedRecipe(recipe=recipe, text=text, origin=origin, base=base, overrides=tuple(overrides),
                         renamed=tuple(renamed))
 
@@ -132,34 +128,36 @@ def parse_recipe(text: str, origin: str, base: Path, overrides: Sequence[str] = 
 def check_recipe(values: dict[str, Any], origin: str | KeySource, *, as_written: bool = False) -> Recipe:
     """A recipe from plain values. Raises one `RequestError` that names every wrong key.
 
-    ``origin`` is their source for messages, or a function to that of each key. If they are ``as_written`` by a user, a
-    key without effect is refused.
+    ``origin``: the source of the values for messages, or a function that gives the source of each key. ``as_written``:
+    a user wrote the values, so a key without effect is refused.
     """
+    source = (lambda _: origin) if isinstance(origin, str) else origin
     try:
         return Recipe.model_validate(values, context=AS_WRITTEN if as_written else None)
     except ValidationError as error:
-        raise explain(error.errors(include_url=False), (lambda _: origin) if isinstance(origin, str) else origin
-                      ) from None
+        raise explain(error.errors(include_url=False), source) from None
 
 
 def _key_source(text: str, origin: str, overrides: Sequence[str], location: tuple[str, ...]) -> str:
-    """Source of a key: the override that set it or a section around it, or the file's line."""
+    """Source of a key: the override that set it or a section around it, or the line of the file."""
     for override in reversed(overrides):
-        key = tuple(override.partition("=")[0].split("."))
-        # An override of one key is not the source of its siblings.
-        if key == location[:len(key)]:
+        overridden = tuple(override.partition("=")[0].split("."))
+        if overridden == location[:len(overridden)]:
             return f"{OVERRIDE}{override}"
-    places = key_lines(text) if origin != GIVEN else {}
+    lines = key_lines(text) if origin != GIVEN else {}
     # An unknown section may exist only because of overrides of its keys.
     below = [override for override in overrides if override.startswith(".".join(location) + ".")]
-    if location and below and location not in places:
+    if location and below and location not in lines:
         return f"{OVERRIDE}{below[-1]}"
-    # A missing key has no line; its section has one.
-    line = next((places[location[:end]] for end in range(len(location), 0, -1) if location[:end] in places), 0)
-    return f"{origin}:{line}" if line else origin
+    # A missing key has no line, but a section around it has one.
+    for end in range(len(location), 0, -1):
+        if location[:end] in lines:
+            return f"{origin}:{lines[location[:end]]}"
+    return origin
 
 
 def _find(name: str) -> tuple[str, str, Path]:
+    """Text, origin and base of a recipe, as in `LoadedRecipe`. Raises `RequestError` if there is none of this name."""
     path = Path(name).expanduser()
     if path.is_file():
         if path.suffix in ROWS:
@@ -181,8 +179,8 @@ def _find(name: str) -> tuple[str, str, Path]:
                        f"workings recipes show {near[0]}" if near else "workings recipes list")
 
 
-def _one_length(values: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Removes steps or epochs of the file if an override sets the other one."""
+def _drop_other_length(values: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Removes the file's steps if an override sets epochs, and its epochs if one sets steps."""
     given = {"training.steps", "training.epochs"} & {override.partition("=")[0] for override in overrides}
     training = values.get("training")
     if len(given) == 1 and isinstance(training, dict):
@@ -196,6 +194,7 @@ def recipe_schema() -> dict[str, Any]:
 
 
 def _without_home(value: Any) -> Any:
+    """JSON values with `~` in place of the home folder at the beginning of a text."""
     if isinstance(value, dict):
         return {key: _without_home(inner) for key, inner in value.items()}
     if isinstance(value, list):

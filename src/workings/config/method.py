@@ -1,6 +1,6 @@
 """Recipe section `method`: which weights are trained."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -10,44 +10,31 @@ Projection = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """A linear layer by Hugging Face's module name."""
 PROJECTIONS: tuple[Projection, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 KNOWN_PROJECTIONS = (*PROJECTIONS, "in_proj_qkv", "in_proj_z", "out_proj")
-"""Projections of this package's families: the common ones, then Qwen 3.5's. A model with
-`model.verified: false` may have others."""
+"""Projections of this package's families: the common ones, then Qwen 3.5's. Unverified models may have others."""
 
 
-class MethodFields(Section):
-    """What all methods have."""
-
-    name: str
-    """The method; first here, so that it comes first in every list of keys."""
-
-    @property
-    def trains_all_weights(self) -> bool:
-        """Whether all weights are trained, not adapters next to frozen ones."""
-        return self.name == "full"
-
-
-class FullConfig(MethodFields):
+class FullConfig(Section):
     """Every weight is trained."""
 
+    trains_all_weights: ClassVar[bool] = True
+    dropout: ClassVar[float] = 0.0
+    """Only adapters drop inputs."""
     name: Literal["full"]
     """All weights."""
 
-    @property
-    def dropout(self) -> float:
-        """0: only adapters drop inputs."""
-        return 0.0
 
+class AdapterFields(Section):
+    """Keys of adapters, which are trained next to frozen weights."""
 
-class AdapterFields(MethodFields):
-    """Keys of adapters."""
-
+    trains_all_weights: ClassVar[bool] = False
+    name: str
+    """The method."""
     rank: int = Field(default=16, ge=1)
     """Rank of an adapter (peft: `r`)."""
     alpha: float = Field(default=32.0, gt=0)
     """An adapter's output is scaled by `alpha / rank` (peft: `lora_alpha`)."""
     rank_stabilized: bool = False
-    """Whether it is scaled by `alpha / rank ** 0.5` instead (Kalajdzievski, 2023; peft: `use_rslora`), so that a
-    larger rank does not learn more slowly."""
+    """Whether it is scaled by `alpha / rank ** 0.5` instead (rsLoRA; Kalajdzievski, 2023; peft: `use_rslora`)."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of an adapter's inputs that a training step sets to 0; the others are divided by `1 - dropout` (peft:
     `lora_dropout`). Evaluation and references use all inputs. Not for a model that learns from its own

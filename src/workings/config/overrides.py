@@ -24,19 +24,19 @@ def override_words(overrides: Overrides) -> list[str]:
 
 
 def flow(value: Any) -> str:
-    """A value as text of an override."""
+    """A value as text of an override. A text that YAML would read as another type (`1e-3`, `true`) is quoted."""
     if isinstance(value, Path):
         value = str(value)
-    # Quote a text that YAML would read as another type (`1e-3`, `true`); JSON is YAML.
     try:
         is_plain = isinstance(value, str) and parse_yaml(value, "an override") == value
     except RequestError:
         is_plain = False
+    # JSON is YAML.
     return str(value) if is_plain else json.dumps(value, sort_keys=True, default=refuse_value)
 
 
 def apply_override(values: dict[str, Any], override: str) -> None:
-    """Sets one dotted key in place."""
+    """Sets the key of an override in place. Raises `RequestError` for a malformed one, and as `set_key`."""
     key, equals, written = override.partition("=")
     if not equals or not key:
         raise RequestError(f"the override {override} is not of the form key=value", "a key and a value",
@@ -68,15 +68,16 @@ def seen_from(base: Path, override: str) -> str:
 
 def moved_override(override: str, change: Callable[[str], str]) -> str:
     """An override with its relative paths changed, if it has any. Raises `RequestError` if it cannot be read."""
-    key, _, written = override.partition("=")
-    value = parse_yaml(written, f"override {override!r}")
     values: dict[str, Any] = {}
-    set_key(values, key, value, override)
+    apply_override(values, override)
     moved: Any = with_changed_paths(values, change)
+    # Keep the typed spelling of an override without a path, because it is recorded.
+    if moved == values:
+        return override
+    key = override.partition("=")[0]
     for part in key.split("."):
         moved = moved[part]
-    # Keep the typed spelling of an override without a path, because it is recorded.
-    return override if moved == value else f"{key}={flow(moved)}"
+    return f"{key}={flow(moved)}"
 
 
 def set_key(values: dict[str, Any], key: str, value: Any, given: str) -> None:
@@ -99,7 +100,7 @@ def set_key(values: dict[str, Any], key: str, value: Any, given: str) -> None:
 
 
 def refuse_value(value: object) -> NoReturn:
-    """Raise `RequestError` for a Python value that no recipe can hold, such as a function among the rewards."""
+    """Raises `RequestError` for a Python value that no recipe can hold, such as a function among the rewards."""
     if callable(value):
         name = getattr(value, "__name__", "function")
         raise RequestError(f"a recipe cannot hold the function {name}",

@@ -1,4 +1,4 @@
-"""A recipe: one YAML file that defines a run."""
+"""A recipe: one YAML file that defines a run. Each section is a class; its fields are the keys."""
 
 import types
 import typing
@@ -18,7 +18,7 @@ from pydantic import (
 from workings.config.algorithm import Algorithm, algorithms
 from workings.config.data import DataConfig
 from workings.config.environment import NamedEnvironment
-from workings.config.method import FULL, KNOWN_PROJECTIONS, MethodConfig
+from workings.config.method import FULL, KNOWN_PROJECTIONS, FullConfig, MethodConfig
 from workings.config.model import FromPretrained, ModelConfig
 from workings.config.rewards import RewardConfig
 from workings.config.sampler import SamplerConfig, samplers
@@ -59,8 +59,7 @@ class Recipe(Section):
     """Engine: `jax`, `torch`, `tunix`, or one that another package provides. `auto`: the one of `jax` and `torch` that
     supports the recipe and is installed; `jax` if both are."""
     device: Literal["auto", "cpu", "gpu", "cuda", "tpu"] = "auto"
-    """Device to run on. `auto` uses this machine's accelerator, or the CPU; a named device that is absent is an
-    error."""
+    """Device to run on; `auto`: this machine's accelerator, or the CPU. A named device that is absent is an error."""
     model: ModelConfig
     """The model and its first weights."""
     tokenizer: str = "model"
@@ -76,11 +75,9 @@ class Recipe(Section):
     """Learning algorithm: imitation of traces, preferences, rewards, or a teacher."""
     # Not strict, because YAML and JSON give a list where a tuple is declared.
     rewards: tuple[RewardConfig, ...] = Field(default=(), strict=False)
-    """Reward functions: a completion's reward is the sum of these times their weights; the first decides which
-    completions count as right."""
+    """Reward functions, whose weighted sum is a completion's reward. The first decides which completions are right."""
     environment: NamedEnvironment | None = None
-    """Environment that the model acts in for several turns, with a reward for each; without one every prompt is asked
-    once."""
+    """Environment in which the model acts for several turns, each with a reward; without one it answers once."""
     sampler: NamedSampler | None = None
     """Program that writes the completions of a run with rollouts; the engine itself, unless one is named."""
     training: TrainingConfig
@@ -99,37 +96,40 @@ class Recipe(Section):
     """Evaluation loss, samples, and answers to held-out items."""
 
     @model_serializer(mode="wrap")
-    def without_absent_sections(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_absent_sections(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leaves out sections that most recipes do not have, so that their digests stay."""
         return {key: value for key, value in written(self).items()
                 if key not in ("environment", "sampler") or value is not None}
 
-    # Validators run in this order; only the first error is reported.
     @model_validator(mode="after")
-    def adapters_have_known_names(self) -> Self:
-        """Refuses unknown projections; a model outside the families is checked later, against its class."""
-        if isinstance(self.model, FromPretrained) and not self.model.verified:
-            return self
-        if self.method.name != "full" and (unknown := {*self.method.target_modules} - {*KNOWN_PROJECTIONS}):
+    def _sections_fit_together(self, info: ValidationInfo) -> Self:
+        # Only the first error is reported.
+        self._check_adapters()
+        self._check_best_checkpoint()
+        self.algorithm.check(self, info)
+        self._check_environment()
+        if self.sampler is not None:
+            self.sampler.check(self)
+        return self
+
+    def _check_adapters(self) -> None:
+        if isinstance(self.method, FullConfig):
+            return
+        # The projections of a model outside the families are checked later, against its class.
+        is_of_a_family = not isinstance(self.model, FromPretrained) or self.model.verified
+        unknown = {*self.method.target_modules} - {*KNOWN_PROJECTIONS}
+        if is_of_a_family and unknown:
             raise refused(f"method.target_modules: {', '.join(sorted(unknown))}",
                           f"some of {', '.join(KNOWN_PROJECTIONS)}",
                           "other names belong to models with model.verified: false")
-        return self
-
-    @model_validator(mode="after")
-    def adapters_round_to_nearest(self) -> Self:
-        """Refuses stochastic rounding with adapters, which are float32."""
-        if self.method.name != "full" and self.precision.rounding != "nearest":
+        if self.precision.rounding != "nearest":
             raise refused(f"precision.rounding: {self.precision.rounding} with method.name: {self.method.name}",
                           "nearest: adapters are float32 and keep the whole update", "precision.rounding=nearest")
-        return self
 
-    @model_validator(mode="after")
-    def best_checkpoint_is_measured(self) -> Self:
-        """Refuses to keep the best checkpoint without a measure."""
+    def _check_best_checkpoint(self) -> None:
         checkpoint, evaluation = self.checkpoint, self.evaluation
         if checkpoint.keep != "best":
-            return self
+            return
         given = f"checkpoint.keep: best with checkpoint.measure: {checkpoint.measure}"
         if checkpoint.measure == "loss" and evaluation.traces == "none":
             raise refused(f"{given} and evaluation.traces: none", "held-out traces, whose loss is measured",
@@ -142,33 +142,16 @@ class Recipe(Section):
                           f"{evaluation.every_steps} and checkpoint.keep: best",
                           "a multiple of evaluation.every_steps, because every checkpoint must be measured",
                           f"evaluation.every_steps={checkpoint.every_steps}")
-        return self
 
-    @model_validator(mode="after")
-    def algorithm_does_what_is_asked(self, info: ValidationInfo) -> Self:
-        """Lets the way of learning check the rest of the recipe."""
-        self.algorithm.check(self, info)
-        return self
-
-    @model_validator(mode="after")
-    def environment_is_rewarded(self) -> Self:
-        """Refuses an environment without its reward, and its reward or tasks without an environment."""
-        counts = any(reward.scorer == "environment" for reward in self.rewards)
-        if self.environment is None and (counts or self.data.traces == MADE_BY_ENVIRONMENT):
-            what = "rewards with scorer: environment" if counts else f"data.traces: {MADE_BY_ENVIRONMENT}"
+    def _check_environment(self) -> None:
+        rewarded = any(reward.scorer == "environment" for reward in self.rewards)
+        if self.environment is None and (rewarded or self.data.traces == MADE_BY_ENVIRONMENT):
+            what = "rewards with scorer: environment" if rewarded else f"data.traces: {MADE_BY_ENVIRONMENT}"
             raise refused(f"{what} without an environment", "a recipe with an environment", "environment=calculator")
-        if self.environment is not None and not counts:
+        if self.environment is not None and not rewarded:
             raise refused(f"environment: {self.environment.name} without its reward",
                           "a reward with scorer: environment, and algorithm grpo or another one with rewards",
                           "rewards='[{scorer: environment}]' algorithm.name=grpo")
-        return self
-
-    @model_validator(mode="after")
-    def sampler_supports_the_recipe(self) -> Self:
-        """Refuses what the sampler does not support."""
-        if self.sampler is not None:
-            self.sampler.check(self)
-        return self
 
 
 def section_at(location: Sequence[str]) -> list[type[BaseModel]]:
@@ -185,11 +168,12 @@ def known_keys() -> list[str]:
     """Dotted names of all keys that a recipe can have, in the order of definition."""
     def walk(section: type[BaseModel], prefix: str) -> Iterator[str]:
         for name, field in section.model_fields.items():
-            parts = [part for part in typing.get_args(field.annotation) if part is not ...]
-            for model in models_in(field.annotation):
+            models = [*models_in(field.annotation)]
+            for model in models:
                 yield from walk(model, f"{prefix}{name}.")
             # A union of sections and a plain value (`model.shape`: numbers or a name) is also a key.
-            if not any(models_in(field.annotation)) or not all(any(models_in(part)) for part in parts):
+            members = [member for member in typing.get_args(field.annotation) if member is not ...]
+            if not models or not all(any(models_in(member)) for member in members):
                 yield f"{prefix}{name}"
     return list(dict.fromkeys(walk(Recipe, "")))
 

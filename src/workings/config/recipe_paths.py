@@ -30,8 +30,8 @@ def with_changed_paths(values: Mapping[str, Any], change: Callable[[str], str]) 
     for section, key, name in recipe_paths(values):
         if _is_relative(name):
             (moved[section] if section else moved)[key] = change(name)
-    if isinstance(rewards := values.get("rewards"), list):
-        moved["rewards"] = [_moved_code(reward, "scorer", change) for reward in rewards]
+    if isinstance(values.get("rewards"), list):
+        moved["rewards"] = [_moved_code(reward, "scorer", change) for reward in values["rewards"]]
     if "environment" in values:
         moved["environment"] = _moved_code(values["environment"], "name", change)
     return moved

@@ -31,8 +31,7 @@ class RewardFields(Section):
 
     @field_validator("weight")
     @classmethod
-    def a_weight_counts(cls, weight: float) -> float:
-        """Refuses a weight of 0: the reward would be computed without effect."""
+    def _a_weight_counts(cls, weight: float) -> float:
         if weight == 0:
             raise ValueError("a weight other than 0 (leave the reward out instead)")
         return weight
@@ -82,7 +81,7 @@ class FileReward(RewardFields):
     process, and the largest of their limits holds."""
 
     @model_serializer(mode="wrap")
-    def without_usual_limits(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_usual_limits(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leaves out limits that have their default, so that digests from before these keys stay."""
         return {key: value for key, value in written(self).items() if key not in USUAL_LIMITS or key in self.limits}
 

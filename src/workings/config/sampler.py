@@ -1,29 +1,33 @@
-"""A recipe's sampler, a program in place of the engine. The samplers are files of `workings.rollouts.samplers`."""
+"""Recipe section `sampler`: a program that samples completions in place of the engine.
+
+Each module of `workings.rollouts.samplers` defines one sampler, and names its section ``SAMPLER``::
+
+    class VllmConfig(SamplerConfig):
+        name: Literal["vllm"]
+        url: str = ""
+
+    SAMPLER = VllmConfig
+"""
 
 from abc import abstractmethod
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
-from typing import Any, get_args
+from typing import Any
 
-from workings.config.section import Section, refused
-
-SAMPLERS = "workings.rollouts.samplers"
-"""Each module of this package has its section as ``SAMPLER``. Imported by name, because they import this package."""
+from workings.config.section import Section, modules_of, refused
 
 
 class SamplerConfig(Section):
-    """The section `sampler`: the keys of a program that samples with adapters that it takes over from the engine."""
+    """Keys and methods that all samplers have."""
 
     name: str
-    """The sampler; first here, so that it comes first in every list of keys."""
+    """The sampler."""
     ahead: bool = False
     """Whether it samples the next rollout while the engine takes the last update of the present one. Its completions
     then come from weights that are one update old, never older; the record says which, and each token's ratio is to its
     probability under those weights."""
 
     def check(self, recipe: Any) -> None:
-        """Refuses a recipe without rollouts, and sharded adapters; a part of the recipe's validation."""
+        """Refuses a whole recipe without rollouts or with sharded checkpoints; for its validators."""
         if recipe.algorithm.examples != "prompts":
             raise refused(f"sampler.name: {self.name} with algorithm.name: {recipe.algorithm.name}",
                           "an algorithm that learns from its own completions", "algorithm.name=grpo")
@@ -32,25 +36,29 @@ class SamplerConfig(Section):
             raise refused(f"checkpoint.sharded: true with sampler.name: {self.name}",
                           "adapters in one file, which the sampler reads", "checkpoint.sharded=false")
 
+    @abstractmethod
     def memory(self, recipe: Any, shape: Any, device: Any) -> dict[str, int]:
-        """Bytes by part that it takes of a device (`DeviceFacts`) next to the run, for a model of this shape."""
-        del recipe, shape, device
-        return {}
+        """Bytes that it takes of the run's device, by part.
+
+        Args:
+            recipe: the whole recipe (`Recipe`).
+            shape: the model's shape (`ModelShape`).
+            device: the run's device (`DeviceFacts`).
+        """
 
     @abstractmethod
     def open(self, recipe: Any, engine: Any, weights: Path | None) -> Any:
-        """The sampler (`workings.engines.base.TaggedSampler`) of a run with this engine and folder of weights.
+        """Opens the sampler of a run (`workings.engines.base.TaggedSampler`).
+
+        Args:
+            recipe: the whole recipe (`Recipe`).
+            engine: the run's engine, which has the adapters (`Engine`).
+            weights: folder of the weights; None for random ones.
 
         Raises `RequestError` for a recipe that it does not support.
         """
 
 
 def samplers() -> tuple[type[SamplerConfig], ...]:
-    """The sections of all samplers, by the names of their modules."""
-    names = sorted(module.name for module in iter_modules(import_module(SAMPLERS).__path__))
-    return tuple(import_module(f"{SAMPLERS}.{name}").SAMPLER for name in names)
-
-
-def sampler_names() -> list[str]:
-    """Names of all samplers."""
-    return [get_args(section.model_fields["name"].annotation)[0] for section in samplers()]
+    """The sections of all samplers, sorted by the names of their modules."""
+    return tuple(module.SAMPLER for module in modules_of("workings.rollouts.samplers"))

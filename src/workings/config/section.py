@@ -2,7 +2,10 @@
 
 import json
 from collections.abc import Collection, Mapping
-from typing import Any
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo
 from pydantic_core import PydanticCustomError
@@ -20,6 +23,20 @@ class Section(BaseModel):
     # Docstrings of fields become descriptions, which errors, the schema and the reference page print.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False,
                               use_attribute_docstrings=True)
+
+
+def choice_name(section: type[Section]) -> str:
+    """The value of the key `name` that selects a section among others: ``lora`` for `LoraConfig`."""
+    return str(get_args(section.model_fields["name"].annotation)[0])
+
+
+def modules_of(package: str) -> list[ModuleType]:
+    """The modules directly in a package, sorted by name; without its packages.
+
+    This package finds sections of higher packages by name, because those packages import it.
+    """
+    names = sorted(module.name for module in iter_modules(import_module(package).__path__) if not module.ispkg)
+    return [import_module(f"{package}.{name}") for name in names]
 
 
 def refused(given: str, expected: str, try_next: str) -> PydanticCustomError:

@@ -4,7 +4,7 @@ import shlex
 from abc import abstractmethod
 from collections.abc import Sequence
 from math import cos, pi, prod
-from typing import Annotated, ClassVar, Literal, Self, get_args
+from typing import Annotated, ClassVar, Literal, Self
 
 import yaml
 from pydantic import Field, ValidationInfo, model_validator
@@ -40,26 +40,16 @@ class TrainingConfig(Section):
     """Learning rate at the last step as a share of the peak; 0: that step changes nothing (not used by `constant`)."""
 
     @model_validator(mode="after")
-    def steps_or_epochs(self, info: ValidationInfo) -> Self:
-        """Requires one of the two; the resolved recipe of a run has both."""
+    def _keys_fit_together(self, info: ValidationInfo) -> Self:
         if not self.steps and not self.epochs:
             raise refused("neither training.steps nor training.epochs", "one of the two", "training.steps=100")
+        # The resolved recipe of a run has both.
         if self.steps and self.epochs and info.context == AS_WRITTEN:
             raise refused(f"training.steps: {self.steps} and training.epochs: {self.epochs:g}", "one of the two",
                           "leave one of them out")
-        return self
-
-    @model_validator(mode="after")
-    def warmup_ends_before_the_run(self) -> Self:
-        """Refuses a warm-up as long as the run."""
-        if self.steps and self.warmup_steps >= self.steps and self.warmup_steps > 0:
+        if 0 < self.steps <= self.warmup_steps:
             raise refused(f"training.warmup_steps: {self.warmup_steps} with training.steps: {self.steps}",
                           "fewer warm-up steps than steps", f"training.warmup_steps={self.steps // 10}")
-        return self
-
-    @model_validator(mode="after")
-    def constant_schedule_has_no_final_share(self, info: ValidationInfo) -> Self:
-        """Refuses an end value of a constant learning rate."""
         given = written_keys(self, info, {"final_share"}, name="training")
         if given and self.schedule == "constant":
             raise refused(f"{given} with training.schedule: constant",
@@ -107,11 +97,6 @@ class OptimizerFields(Section):
     clip_norm: float = Field(default=0.0, ge=0)
     """Gradients are scaled down to this global norm; 0 switches clipping off."""
 
-    @classmethod
-    def optimizer_name(cls) -> str:
-        """Its name in a recipe."""
-        return str(get_args(cls.model_fields["name"].annotation)[0])
-
     @abstractmethod
     def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
         """Shapes of the moments of one tensor of this size on one device, in the engines.
@@ -154,7 +139,7 @@ class AdamW8bitConfig(AdamWFields):
 
     name: Literal["adamw8bit"]
     """AdamW, moments in 8 bits."""
-    engines: ClassVar[tuple[str, ...]] = ("torch",)
+    engines = ("torch",)
 
     def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
         """One byte per moment and the largest value of each block in fp32; small tensors as in AdamW."""
@@ -171,7 +156,7 @@ class MuonConfig(AdamWFields):
 
     name: Literal["muon"]
     """Momentum made orthogonal."""
-    engines: ClassVar[tuple[str, ...]] = ("jax",)
+    engines = ("jax",)
     # Momentum, Nesterov and five iterations are the defaults of Jordan's own code.
     momentum: float = Field(default=0.95, ge=0, lt=1)
     """Decay of the momentum (optax: `beta`)."""
@@ -235,8 +220,7 @@ class PrecisionConfig(Section):
         return "bf16" if self.compute == "bf16" else "fp32"
 
     @model_validator(mode="after")
-    def fp32_parameters_round_to_nearest(self) -> Self:
-        """Refuses any rounding but `nearest` with fp32 weights."""
+    def _fp32_parameters_round_to_nearest(self) -> Self:
         if self.parameters == "fp32" and self.rounding != "nearest":
             raise refused(f"precision.rounding: {self.rounding} with fp32 parameters",
                           "nearest: an fp32 weight keeps the whole update", "precision.rounding=nearest")
@@ -270,8 +254,7 @@ class MeshConfig(Section):
     """Number of devices that share parameters (`fsdp`) and matrices (`tp`), and of copies of them (`replicate`)."""
 
     fsdp: int | Literal["auto"] = "auto"
-    """Devices over which rows and parameters are split; `auto`: all devices, divided by `replicate` and `tp`; on a CPU
-    one."""
+    """Devices over which rows and parameters are split; `auto`: one CPU, or all devices / (`replicate` x `tp`)."""
     tp: int = Field(default=1, ge=1)
     """Devices over which each matrix is split."""
     replicate: int = Field(default=1, ge=1)
@@ -293,8 +276,7 @@ class CheckpointConfig(Section):
     keep: Literal["last", "best"] = "last"
     """`best`: also keeps the checkpoint with the best `measure`, which is then exported, asked and evaluated."""
     measure: Literal["loss", "accuracy"] = "loss"
-    """Measure for `keep: best`: the loss on `evaluation.traces`, or the share of correct answers to the first
-    `evaluation.items_during_training` items."""
+    """For `keep: best`: loss on `evaluation.traces`, or accuracy on `evaluation.items_during_training` items."""
     patience: int = Field(default=0, ge=0)
     """The run ends after this many checkpoints without a better `measure`; 0: it takes all steps."""
     sharded: bool = False
@@ -307,9 +289,9 @@ class CheckpointConfig(Section):
         return self.keep == "best" and self.measure == "accuracy"
 
     @model_validator(mode="after")
-    def keys_belong_to_best(self, info: ValidationInfo) -> Self:
-        """Refuses keys without effect for `keep: last`."""
-        if self.keep == "last" and (given := written_keys(self, info, {"measure", "patience"}, name="checkpoint")):
+    def _keys_belong_to_best(self, info: ValidationInfo) -> Self:
+        given = written_keys(self, info, {"measure", "patience"}, name="checkpoint")
+        if given and self.keep == "last":
             raise refused(f"{given} with checkpoint.keep: last", "checkpoint.keep=best, which these keys are for",
                           "checkpoint.keep=best")
         return self
@@ -336,8 +318,7 @@ class EvaluationConfig(Section):
     batch_size: int = Field(default=64, ge=1)
     """Number of prompts per batch."""
     items_during_training: int = Field(default=64, ge=0)
-    """Number of held-out items (the first of the file) that are answered and scored every `every_steps` updates during
-    training with rollouts; 0 switches this off."""
+    """With rollouts: number of held-out items, the first ones, to score every `every_steps` updates; 0: none."""
     base: bool = True
     """Whether to evaluate the untrained model too, once for all runs that start from it."""
     scorer: Scorer = "answer"
@@ -345,8 +326,7 @@ class EvaluationConfig(Section):
     (the same characters) or `math` (formulas by math-verify)."""
 
     @model_validator(mode="after")
-    def keys_belong_to_traces_or_items(self, info: ValidationInfo) -> Self:
-        """Refuses keys without effect because items, or items and traces, are missing."""
+    def _keys_belong_to_traces_or_items(self, info: ValidationInfo) -> Self:
         if self.items != "none":
             return self
         unused = {"samples", "max_new_tokens", "batch_size", "items_during_training", "base", "scorer"}

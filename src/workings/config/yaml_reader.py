@@ -72,10 +72,12 @@ def key_lines(text: str) -> dict[tuple[str, ...], int]:
     lines: dict[tuple[str, ...], int] = {}
 
     def walk(node: Any, location: tuple[str, ...]) -> None:
-        entries = ([(str(key.value), key, value) for key, value in node.value]
-                   if isinstance(node, yaml.MappingNode) else
-                   [(str(number), value, value) for number, value in enumerate(node.value)]
-                   if isinstance(node, yaml.SequenceNode) else [])
+        if isinstance(node, yaml.MappingNode):
+            entries = [(str(key.value), key, value) for key, value in node.value]
+        elif isinstance(node, yaml.SequenceNode):
+            entries = [(str(number), value, value) for number, value in enumerate(node.value)]
+        else:
+            return
         for name, start, value in entries:
             # YAML counts lines from 0, editors from 1.
             lines[*location, name] = start.start_mark.line + 1

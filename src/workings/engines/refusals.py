@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from workings.config.section import choice_name
 from workings.config.training import OPTIMIZERS, AdafactorConfig
 from workings.engines.base import EngineRequest, MeshShape, Refusal
 from workings.errors import RequestError
@@ -71,7 +72,7 @@ def _optimizer(request: EngineRequest, engine: str) -> Iterator[Refusal]:
     """Refusal of an optimizer that the engine does not have (`OptimizerFields.engines`)."""
     config = request.optimizer
     if engine not in config.engines:
-        *names, last = (each.optimizer_name() for each in OPTIMIZERS if engine in each.engines)
+        *names, last = (choice_name(each) for each in OPTIMIZERS if engine in each.engines)
         yield Refusal(f"optimizer {config.name}", f"engine {engine} does not have optimizer.name: {config.name}",
                       f"{', '.join(names)} or {last}", f"optimizer.name=adamw, or engine={config.engines[0]}")
 

@@ -211,7 +211,9 @@ def rollout_sampling_seconds(run: PlannedRun, seconds_per_operation: float) -> f
     # Each device reads its own prompts, so the number is rounded by device.
     read = prompts_to_read(request, "drawing", -(-rows // mesh.row_devices)) * mesh.row_devices
     seconds = batches * generation_seconds(request, shape, run.target, mesh, seconds_per_operation, read=read)
-    return seconds + way.rollout_passes() * seconds_per_operation * step_operations(request, run.step) / 3
+    if way.updates > 1:
+        seconds += way.updates * seconds_per_operation * step_operations(request, run.step) / 3
+    return seconds
 
 
 def generation_seconds(request: EngineRequest, prompts: ProgramShape, target: Target, mesh: MeshShape,

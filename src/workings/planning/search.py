@@ -26,6 +26,7 @@ from workings.planning.planned_run import PlannedRun, mesh_of
 from workings.planning.verdict import MARGINAL_SHARE
 from workings.record.values import leaves
 from workings.ways.base import way_of
+from workings.ways.parts.rollout_batch import rollout_way
 from workings.ways.parts.teacher import TeacherModel
 
 KeyValues = dict[str, Any]
@@ -277,10 +278,11 @@ def _with_fewer_answers_if_needed(recipe: Recipe, free_bytes: float,
 def _candidates_for_program(recipe: Recipe, target: Target, shape: ModelShape, program: ProgramName
                             ) -> Iterator[Recipe]:
     """Candidates for a run whose ``program`` needs too much memory, the mildest change first."""
-    of_ladder, way, change = candidates(recipe, target, shape), way_of(recipe), partial(with_changes, recipe)
+    of_ladder, change = candidates(recipe, target, shape), partial(with_changes, recipe)
     if program == "generation":
         return chain(fewer_answers(recipe), of_ladder)
     if program == "drawing":
+        way = rollout_way(recipe)
         smaller_rollouts = way.smaller_rollouts(recipe, mesh_of(recipe, target).row_devices)
         return chain(map(change, smaller_rollouts), of_ladder, map(change, way.shorter_completions(recipe)))
     return of_ladder

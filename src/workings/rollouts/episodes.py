@@ -1,4 +1,8 @@
-"""Episodes: completions of several turns, with an environment's replies between them; nothing is tokenized again."""
+"""Episodes: completions of several turns, with an environment's replies between them.
+
+An episode's tokens are: turn, reply, turn, reply, …, turn. Nothing is tokenized again, so the model is trained on the
+very tokens that it wrote.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +14,7 @@ from workings.errors import RecordError
 from workings.models.chat import ChatTemplate
 from workings.record.digest import bytes_digest
 from workings.rollouts.prompts import Prompt
-from workings.rollouts.rollout import EpisodeTurn
+from workings.rollouts.rollout import EpisodeTurn, Sample
 
 Write = Callable[[Sequence[Sequence[int]], Sequence[int]], Sequence[Completion]]
 """Samples one completion for each prompt and seed."""
@@ -34,7 +38,7 @@ class EpisodeRules:
 
 @dataclass(kw_only=True)
 class Episode:
-    """An episode while it is played; afterwards what `workings.rollouts.rollout.Sample` holds of it."""
+    """An episode while it is played."""
 
     prompt: Prompt
     seed: int
@@ -48,16 +52,21 @@ class Episode:
     """Stop token of the last turn; None if it was cut off."""
 
     @property
-    def completion(self) -> Completion:
-        """All its turns and the replies between them."""
-        tokens = self.tokens if self.stop_token is None else self.tokens[:-1]
-        return Completion(tokens=[*tokens], finish_reason="length" if self.stop_token is None else "stop",
-                          stop_token=self.stop_token, log_probs=[*self.log_probs])
+    def sample(self) -> Sample:
+        """The episode as a sample without rewards: all turns and the replies between them are one completion."""
+        was_cut_off = self.stop_token is None
+        completion = Completion(
+            tokens=self.tokens if was_cut_off else self.tokens[:-1], stop_token=self.stop_token,
+            finish_reason="length" if was_cut_off else "stop", log_probs=self.log_probs)
+        return Sample(seed=self.seed, completion=completion, turns=tuple(self.turns), done=self.done)
 
 
 def play(prompts: Sequence[Prompt], seeds: Sequence[int], *, player: EnvironmentProcess, template: ChatTemplate,
-         rules: EpisodeRules, write: Write) -> list[Episode]:
-    """Plays an episode of each prompt to its end, all together turn by turn. Raises `RewardError`."""
+         rules: EpisodeRules, write: Write) -> list[Sample]:
+    """Plays an episode of each prompt to its end, all together turn by turn. Raises `RewardError`.
+
+    ``seeds``: a sampling seed for each prompt; ``player``: plays the environment; ``write``: samples the model's turns.
+    """
     player.reset([beginning(prompt) for prompt in prompts])
     episodes = [Episode(prompt=prompt, seed=seed) for prompt, seed in zip(prompts, seeds, strict=True)]
     running = [*range(len(episodes))]
@@ -68,12 +77,12 @@ def play(prompts: Sequence[Prompt], seeds: Sequence[int], *, player: Environment
                                for n, completion in zip(running, completions, strict=True)])
         running = [n for n, completion, reply in zip(running, completions, replies, strict=True)
                    if _take_turn(episodes[n], completion, reply, template, rules)]
-    return episodes
+    return [episode.sample for episode in episodes]
 
 
 def _take_turn(episode: Episode, completion: Completion, reply: Step, template: ChatTemplate,
                rules: EpisodeRules) -> bool:
-    """Add a turn and its reply; returns whether the episode continues."""
+    """Adds a turn and its reply; returns whether the episode continues."""
     written = [*completion.tokens, completion.stop_token] if completion.stop_token is not None else completion.tokens
     observed = reply_tokens(reply, template, ended=completion.stop_token is not None)
     goes_on = rules.goes_on(turns=len(episode.turns) + 1, reply=reply,
@@ -88,10 +97,14 @@ def _take_turn(episode: Episode, completion: Completion, reply: Step, template: 
 
 
 def reply_tokens(reply: Step, template: ChatTemplate, *, ended: bool) -> list[int]:
-    """Tokens of an environment's reply; none if the episode is over. A turn that was cut off is ended by the reply."""
+    """Tokens of an environment's reply; none if the episode is over.
+
+    ``ended``: whether the model ended its turn; otherwise the reply begins with the stop token.
+    """
     if reply.done:
         return []
-    return [*(() if ended else template.stop_ids[:1]), *template.observation_ids(reply.observation)]
+    stop = [] if ended else template.stop_ids[:1]
+    return [*stop, *template.observation_ids(reply.observation)]
 
 
 def beginning(prompt: Prompt) -> tuple[int, Row]:

@@ -1,7 +1,7 @@
 """One rollout: groups of completions with rewards and advantages; its metrics, which a verifier recomputes."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import fsum
 from statistics import fmean
 from typing import NamedTuple
@@ -42,8 +42,7 @@ class Sample:
     advantage: float = 0.0
     judge_reply: str = ""
     turns: tuple[EpisodeTurn, ...] = ()
-    """Turns of an episode, whose tokens are all in ``completion``: those of a reply have a log probability of 0 and are
-    not trained on. Empty without an environment."""
+    """Turns of an episode, whose tokens are all in ``completion``; empty without an environment."""
     done: bool = False
     """Whether the environment ended the episode; otherwise a limit did."""
 
@@ -96,6 +95,12 @@ class Group:
     def has_spread(self) -> bool:
         """Whether its rewards differ: otherwise every advantage is 0."""
         return len({sample.reward for sample in self.samples}) > 1
+
+    def with_advantages(self, advantages: Callable[[Sequence[float]], Sequence[float]]) -> "Group":
+        """The group with the advantages that its rewards give by a function."""
+        values = advantages([sample.reward for sample in self.samples])
+        return replace(self, samples=tuple(replace(sample, advantage=advantage)
+                                           for sample, advantage in zip(self.samples, values, strict=True)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,8 +207,7 @@ def mismatch(rollout: Rollout) -> dict[str, float]:
     # Replies of an environment were not sampled.
     difference = difference[np.concatenate([sample.written for _, sample in rollout.trained_samples])]
     return {"mismatch": float(np.abs(difference).mean()), "mismatch_most": float(np.abs(difference).max()),
-            # Without the bound a single token could make the mean infinite; e to the 20th is far beyond anything that
-            # rounding explains.
+            # Bounded, because a single token could make the mean infinite; rounding never explains e to the 20th.
             "mismatch_ratio": float(np.exp(np.clip(difference, -20, 20)).mean())}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from workings.config.training import TrainingConfig
 from workings.data.batches import Position
+from workings.data.traces import completion_form
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import ShardSavingEngine, State
 from workings.evaluation.comparison.kept_checkpoint import kept_checkpoint
@@ -41,7 +42,6 @@ from workings.training.display import Display
 from workings.training.loop import Outcome, Progress, RunHooks, TrainingLoop
 from workings.training.observer import HeldOutObserver
 from workings.training.stopping import StopRequest
-from workings.ways.base import way_of
 
 BEFORE = "held_out_before"
 """Kind of the event with the answers to the held-out items before the first step."""
@@ -53,7 +53,7 @@ _WATCHED = {*FIELDS.values(), EQUAL}
 
 @dataclass(kw_only=True)
 class _RunRecorder(RunHooks):
-    """Connects the training loop to the record, the display and the callback."""
+    """Connects the training loop to the record, the display and the callback; `RunHooks` describes the methods."""
 
     attempt: "Attempt"
     display: Display
@@ -66,34 +66,31 @@ class _RunRecorder(RunHooks):
     """When the last checkpoint was written, or the attempt began."""
 
     def write_metrics(self, line: dict[str, Any]) -> None:
-        """Writes a metrics line."""
         self.attempt.writer.metric(line)
 
     def stop_requested(self) -> bool:
-        """Whether a signal, the callback or another process asks to stop."""
         return self.processes.stop_requested(self.stop.requested)
 
     def early_end(self) -> str:
-        """Whether the recipe's patience has ended: with checkpoints that are not better, or with nothing to learn."""
         best = self.best()
         # Only a saved step counts as measured, so that the end is at a checkpoint in every attempt.
-        return best.reason if best is not None and best.ends_the_run else nothing_left(
-            self.attempt.setup.recipe.algorithm.model_dump(), self.lines)
+        if best is not None and best.ends_the_run:
+            return best.reason
+        return nothing_left(self.attempt.setup.recipe.algorithm.model_dump(), self.lines)
 
     def best(self) -> BestCheckpoint | None:
         """The best checkpoint so far, which is kept from now on; None where the recipe keeps the last one."""
-        if (best := self.attempt.best(self.lines)) is not None:
+        best = self.attempt.best(self.lines)
+        if best is not None:
             self.attempt.writer.checkpoints.best_step = best.step
         return best
 
     def checkpoint_is_due(self, step: int) -> bool:
-        """Whether the recipe asks for a checkpoint after this step."""
         keys = self.attempt.setup.recipe.checkpoint
         minutes = (time.monotonic() - self.saved_at) / 60
         return step % keys.every_steps == 0 or 0 < keys.every_minutes <= minutes
 
     def save_checkpoint(self, state: State, progress: Progress) -> None:
-        """Saves a checkpoint in the run directory."""
         engine = self.attempt.setup.engine
         write = engine.save
         if self.attempt.setup.recipe.checkpoint.sharded:
@@ -105,7 +102,6 @@ class _RunRecorder(RunHooks):
         self.saved_at = time.monotonic()
 
     def step_done(self, line: dict[str, Any], progress: Progress) -> None:
-        """Shows a finished step and calls the callback."""
         if not line.keys().isdisjoint(_WATCHED):
             self.lines.append(line)
             self.best()
@@ -175,7 +171,8 @@ class Attempt:
                                     observer=observer, hooks=hooks, progress=progress)
                 # The loop makes the first state: it may run out of memory, which is recorded.
                 outcome = loop.run(lambda: self._first_state(observer, display))
-            if (best := hooks.best()) is not None:
+            best = hooks.best()
+            if best is not None:
                 display.say(f"kept       {self._kept(best)['sentence']}")
             return outcome
 
@@ -194,13 +191,15 @@ class Attempt:
             outcome = replace(outcome, reason=f"{outcome.reason}: {sentence}; {outcome.out_of_memory}")
         writer.write_json(layout.MEASURED, measured)
         if exceeded := excess_sentence(plan, measured):
-            kept = setup.device.platform == "cpu" and keeps_freed_blocks()
-            line = f"over plan  {exceeded}" + "; glibc keeps freed blocks while memory is free" * kept
+            line = f"over plan  {exceeded}"
+            if setup.device.platform == "cpu" and keeps_freed_blocks():
+                line += "; glibc keeps freed blocks while memory is free"
             writer.log(line)
             sys.stderr.write(f"{line}\n")
         # Read back from the file: the first lines of a resumed run were written by another process.
         metrics = jsonl.read(writer.path(layout.METRICS))[0]
-        if (best := self.best(metrics)) is not None:
+        best = self.best(metrics)
+        if best is not None:
             facts = {**facts, KEPT: self._kept(best)}
         manifest = build_manifest(setup, writer, outcome, dict(facts))
         if outcome.status == "failed":
@@ -264,7 +263,8 @@ class Attempt:
             yield (f"leak       {len(trained):,} of {len(setup.data.items):,} held-out items are also in the training "
                    f"data, such as {trained[0]}: they measure nothing, and `workings verify` will report it; try: "
                    "other evaluation.items")
-        if (non_text := setup.non_text_weights) is not None:
+        non_text = setup.non_text_weights
+        if non_text is not None:
             yield (f"left aside {', '.join(non_text.parts) or 'nothing'} of {non_text.architecture} "
                    f"({non_text.tensors} tensors, {byte_text(non_text.size)}): only text is trained; `workings export` "
                    "adds them again")
@@ -285,11 +285,14 @@ class Attempt:
 
     def _learned_form(self) -> str:
         """Form of the completions that are learned, with the stop token; empty for sampled completions."""
-        recipe = self.setup.recipe
-        form = way_of(recipe).learned_form(recipe)
-        from_start = ", of a raw text all of it" if recipe.data.template == "plain" else ""
-        return form and (f"{json.dumps(form + self.setup.template.stop_text, ensure_ascii=False)} after the prompt"
-                f"{from_start} (data.reasoning: {recipe.data.reasoning}, data.template: {recipe.data.template})")
+        data, examples = self.setup.recipe.data, self.setup.recipe.algorithm.examples
+        if examples == "prompts":
+            return ""
+        # Completions of pairs and verdicts are learned as they are written.
+        form = completion_form(data.reasoning) if examples == "traces" else "…"
+        from_start = ", of a raw text all of it" if data.template == "plain" else ""
+        return (f"{json.dumps(form + self.setup.template.stop_text, ensure_ascii=False)} after the prompt{from_start} "
+                f"(data.reasoning: {data.reasoning}, data.template: {data.template})")
 
     def _first_state(self, observer: HeldOutObserver, display: Display) -> State:
         """Restores the checkpoint, or makes the untrained model, whose answers to the held-out items are recorded."""

@@ -1,7 +1,7 @@
 """Resolves `engine: auto` and `precision.compute: auto`; every choice is printed and recorded with its reason.
 
-On this machine's CPU nothing but a measurement tells which engine and number format is the fastest, so the updates of a
-long run are measured in each before it begins.
+On this machine's CPU only a measurement tells which engine and number format is the fastest. Therefore an update of a
+long run is measured in each of them before the run begins.
 """
 
 import importlib.util
@@ -25,8 +25,8 @@ from workings.planning.calibration import LEAST_OPERATIONS, calibrated_throughpu
 from workings.planning.run_time import step_operations
 
 AUTO = "auto"
-BF16_CAPABILITY, FP16_CAPABILITY = 8.0, 7.0
-"""Compute capabilities from which NVIDIA's cards have matrix units for the format."""
+CAPABILITIES = {"bf16": 8.0, "fp16": 7.0}
+"""Compute capabilities from which NVIDIA's cards have matrix units for a format."""
 LEAST_GAIN = 1.15
 """Times that bf16 must be faster than fp32 on a CPU to be worth its rounding."""
 MEASURED_TOKENS = 512
@@ -50,31 +50,31 @@ def with_choices(loaded: LoadedRecipe, target: Target | None = None) -> LoadedRe
     """The recipe with a value in place of each `auto`, as overrides with reasons; any other recipe as it is.
 
     ``target``: the machine that will run it, with every engine on it unless it is this machine's CPU; None: this
-    machine and the recipe's device.
+    machine and the recipe's device. Raises `RequestError` if no engine supports the recipe, or none is installed.
     """
     recipe = loaded.recipe
     if AUTO not in (recipe.engine, recipe.precision.compute):
         return loaded
-    why_engine = ""
     # Engines refuse by shape; an unknown model's description is downloaded.
     shape = find_or_fetch_shape(loaded)
-    here = next((name for name in ("tpu", "gpu") if name in accelerators()), "cpu")
-    platform = target.platform if target else here if recipe.device == AUTO else without_alias(recipe.device)
+    platform = target.platform if target else _platform_here(recipe)
     formats, why_format = _formats(recipe, platform, target)
     engines = {name: engine for name, engine in planning_engines().items() if recipe.engine in (AUTO, name)}
     # Assume that another machine has every engine; on this one, check without importing.
     installed = [name for name, engine in engines.items() if (target and platform != "cpu") or all(
         map(importlib.util.find_spec, engine.libraries))]
-    candidates: list[Candidate] = []
-    for compute in formats:
-        variant = _in_format(recipe, compute)
-        request = EngineRequest.of(variant, shape, device=platform)
-        refused = {name: [refusal.feature for refusal in engine.refusals(request)] for name, engine in engines.items()}
-        if recipe.engine == AUTO and not candidates and (compute == formats[-1] or not all(refused.values())):
-            why_engine = select_engine(refused=refused, installed=installed)[1]
-        candidates += [Candidate(name, variant) for name in installed if not refused[name]]
+    variants = [_in_format(recipe, compute) for compute in formats]
+    requests = [EngineRequest.of(variant, shape, device=platform) for variant in variants]
+    refused = [{name: [refusal.feature for refusal in engine.refusals(request)] for name, engine in engines.items()}
+               for request in requests]
+    why_engine = ""
+    if recipe.engine == AUTO:
+        supported = (features for features in refused if not all(features.values()))
+        why_engine = select_engine(refused=next(supported, refused[-1]), installed=installed)[1]
+    candidates = [Candidate(name, variant) for variant, features in zip(variants, refused, strict=True)
+                  for name in installed if not features[name]]
     # A named engine that refuses the recipe, or that cannot plan, says so when it is opened.
-    chosen = candidates[0] if candidates else Candidate(recipe.engine, variant)
+    chosen = candidates[0] if candidates else Candidate(recipe.engine, variants[-1])
     if platform == "cpu" and len(candidates) > 1:
         speeds, unmeasured = _measure(candidates, shape, loaded)
         if speeds:
@@ -86,35 +86,45 @@ def with_choices(loaded: LoadedRecipe, target: Target | None = None) -> LoadedRe
     return _as_overrides(loaded, chosen, why_engine, why_format)
 
 
+def _platform_here(recipe: Recipe) -> str:
+    """The kind of device on which this machine would run a recipe: `tpu`, `gpu` or `cpu`."""
+    if recipe.device != AUTO:
+        return without_alias(recipe.device)
+    return next((platform for platform in ("tpu", "gpu") if platform in accelerators()), "cpu")
+
+
 def _formats(recipe: Recipe, platform: str, target: Target | None) -> tuple[list[str], str]:
     """Number formats to try, the best one first (on a CPU: the most exact one), and why."""
     if recipe.precision.compute != AUTO:
         return [recipe.precision.compute], ""
     if platform == "cpu":
         return ["fp32", "bf16"], "nothing else works here"
+    missing: set[str] = set()
     if platform == "gpu":
         missing = {*target.no_matrix_units} if target else {
-            name for card in read_driver().cards for name, least in (
-                ("bf16", BF16_CAPABILITY), ("fp16", FP16_CAPABILITY)) if float(card.capability) < least}
-        if "bf16" in missing:
-            return (["fp32"], "the card has no matrix units for 16 bits") if "fp16" in missing else (
-                ["fp16", "fp32"], "the card has matrix units for fp16 and none for bf16")
-    return ["bf16"], "the device has matrix units for it"
+            name for name, least in CAPABILITIES.items()
+            if any(float(card.capability) < least for card in read_driver().cards)}
+    if "bf16" not in missing:
+        return ["bf16"], "the device has matrix units for it"
+    if "fp16" not in missing:
+        return ["fp16", "fp32"], "the card has matrix units for fp16 and none for bf16"
+    return ["fp32"], "the card has no matrix units for 16 bits"
 
 
 def _in_format(recipe: Recipe, compute: str) -> Recipe:
     """The recipe with a format; frozen weights are stored in 16 bits too, unless the recipe gives their format."""
     if compute == recipe.precision.compute:
         return recipe
-    words = {"compute": compute}
-    if compute != "fp32" and recipe.method.name != "full" and "parameters" not in recipe.precision.model_fields_set:
-        words["parameters"] = "bf16"
-    return recipe.model_copy(update={"precision": recipe.precision.model_copy(update=words)})
+    formats = {"compute": compute}
+    frozen = not recipe.method.trains_all_weights
+    if compute != "fp32" and frozen and "parameters" not in recipe.precision.model_fields_set:
+        formats["parameters"] = "bf16"
+    return recipe.model_copy(update={"precision": recipe.precision.model_copy(update=formats)})
 
 
 def _measure(candidates: Sequence[Candidate], shape: ModelShape,
              loaded: LoadedRecipe) -> tuple[dict[Candidate, float], str]:
-    """Operations a second of each candidate on this CPU, or none and the reason."""
+    """Operations a second of each candidate on this CPU; or nothing, and why it was not measured."""
     recipe = loaded.recipe
     size = BatchShape(recipe.batch.accumulation, recipe.batch.micro_batch, recipe.data.max_length)
     operations = step_operations(EngineRequest.of(candidates[0].recipe, shape, device="cpu"), size)
@@ -125,8 +135,9 @@ def _measure(candidates: Sequence[Candidate], shape: ModelShape,
     if launched():
         return {}, "not measured, because several processes run it"
     size = BatchShape(1, max(1, min(size.rows, MEASURED_TOKENS // size.positions)), size.positions)
-    return {one: calibrated_throughput(EngineRequest.of(one.recipe, shape, device="cpu"), one.engine, size, 0.5
-                                       ).operations_a_second for one in candidates}, ""
+    requests = [EngineRequest.of(one.recipe, shape, device="cpu") for one in candidates]
+    return {one: calibrated_throughput(request, one.engine, size, 0.5).operations_a_second
+            for one, request in zip(candidates, requests, strict=True)}, ""
 
 
 def _measured_reasons(chosen: Candidate, speeds: Mapping[Candidate, float]) -> tuple[str, str]:
@@ -142,17 +153,16 @@ def _measured_reasons(chosen: Candidate, speeds: Mapping[Candidate, float]) -> t
 
 def _as_overrides(loaded: LoadedRecipe, chosen: Candidate, why_engine: str, why_format: str) -> LoadedRecipe:
     """The choices as overrides, so that the record has them and reproducing does not choose again."""
-    recipe, words, lines = loaded.recipe, list(loaded.overrides), []
-    if recipe.engine == AUTO:
-        words = [*(word for word in words if not word.startswith("engine=")), f"engine={chosen.engine}"]
-        lines.append(f"engine: {chosen.engine} (picked by auto: {why_engine})")
+    recipe, precision = loaded.recipe, chosen.recipe.precision
+    choices = [("engine", chosen.engine, why_engine)] if recipe.engine == AUTO else []
     if recipe.precision.compute == AUTO:
-        words = [*(word for word in words if not word.startswith("precision.compute=")),
-                 f"precision.compute={chosen.compute}"]
-        lines.append(f"precision.compute: {chosen.compute} (picked by auto: {why_format})")
-        if (stored := chosen.recipe.precision.parameters) != recipe.precision.parameters:
-            words.append(f"precision.parameters={stored}")
-            lines.append(f"precision.parameters: {stored} (picked by auto: frozen weights, which no update rounds)")
+        choices.append(("precision.compute", chosen.compute, why_format))
+        if precision.parameters != recipe.precision.parameters:
+            choices.append(("precision.parameters", precision.parameters, "frozen weights, which no update rounds"))
+    words = list(loaded.overrides)
+    for key, value, _ in choices:
+        words = [*(word for word in words if not word.startswith(f"{key}=")), f"{key}={value}"]
+    lines = [f"{key}: {value} (picked by auto: {why})" for key, value, why in choices]
     return replace(loaded, recipe=chosen.recipe.model_copy(update={"engine": chosen.engine}), overrides=tuple(words),
                    chosen=(*loaded.chosen, *lines))
 
@@ -164,16 +174,18 @@ def select_engine(*, refused: Mapping[str, Sequence[str]], installed: Collection
     """
     able = [engine for engine, features in refused.items() if not features]
     if not able:
-        raise RequestError("no engine supports this recipe: " + "; ".join(
-            f"{engine} does not support {' and '.join(features)}" for engine, features in refused.items()),
-            "features that one engine supports", " or ".join(f"engine={engine}" for engine in refused))
+        reasons = [f"{engine} does not support {' and '.join(features)}" for engine, features in refused.items()]
+        raise RequestError(f"no engine supports this recipe: {'; '.join(reasons)}",
+                           "features that one engine supports", " or ".join(f"engine={engine}" for engine in refused))
     available = [engine for engine in able if engine in installed]
     # One missing feature per engine is enough.
     decisive = next((features[-1] for features in refused.values() if features), "")
     if not available:
-        raise RequestError(f"{f'{decisive} needs' if decisive else 'engine: auto means'} {' or '.join(able)}, and that "
-                           "is not installed", f"the libraries of {able[0]}", pip_install(able[0]))
+        needed = f"{decisive} needs" if decisive else "engine: auto means"
+        raise RequestError(f"{needed} {' or '.join(able)}, and that is not installed",
+                           f"the libraries of {able[0]}", pip_install(able[0]))
     if decisive:
         return available[0], f"the engine for {decisive}"
-    return available[0], (f"{' and '.join(available)} work; engine={available[1]} picks the other"
-                          if len(available) > 1 else f"the only installed one of {' and '.join(able)}")
+    if len(available) == 1:
+        return available[0], f"the only installed one of {' and '.join(able)}"
+    return available[0], f"{' and '.join(available)} work; engine={available[1]} picks the other"

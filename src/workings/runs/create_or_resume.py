@@ -1,7 +1,7 @@
 """Names and opens a run directory: a new one, or that of a killed, interrupted or failed run after its checkpoint."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +24,8 @@ from workings.record.writer import RunWriter
 MAX_DIFFERENCES_SHOWN = 6
 LAYOUT_KEYS = {"batch.micro_batch", "mesh.fsdp", "mesh.tp", "mesh.replicate"}
 """Recipe keys that only distribute rows over devices; training depends only on their product."""
+RUNS = Path("runs")
+"""Folder of runs, relative to the current folder."""
 
 
 def load_to_resume(recipe: RecipeLike, overrides: Overrides, out: Path, say: Callable[[str], object]) -> LoadedRecipe:
@@ -71,7 +73,7 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
                          **({"moved": moved} if moved else {}))
         else:
             writer.event("started", attempt=attempt)
-    # Also on Ctrl-C: a remaining lock would block the next attempt of this process.
+    # Also on Ctrl-C, because a remaining lock would block the next attempt of this process.
     except BaseException:
         writer.close()
         raise
@@ -130,24 +132,33 @@ def refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, A
         differences = [*differing(before, values)]
         texts = [f"{key}: {old!r} before, {new!r} now" for key, old, new in differences]
         # A run that was killed early may have no device checks; then every difference is refused.
-        meshes = (_before(folders, layout.DEVICE_CHECKS) or {}).get("mesh", {})
-        if relative == layout.CONFIG and "fsdp" in meshes and {key for key, _, _ in differences} <= LAYOUT_KEYS:
-            had, has = (int(config["batch"]["micro_batch"]) * row_devices(axes)
-                        for config, axes in ((before, meshes), (values, mesh)))
-            if had != has:
-                raise RequestError(f"micro batches have {has} rows over all devices, and the run had {had}",
-                                   "as many rows as before, so that all batches stay the same",
-                                   f"batch.micro_batch={had // row_devices(mesh)}" if had % row_devices(mesh) == 0 else
-                                   f"a number of devices that divides {had} rows")
-            moved += texts + ([f"mesh: {meshes} before, {dict(mesh)} now"] if meshes != dict(mesh) else [])
+        mesh_before = (_before(folders, layout.DEVICE_CHECKS) or {}).get("mesh", {})
+        if relative == layout.CONFIG and "fsdp" in mesh_before and {key for key, _, _ in differences} <= LAYOUT_KEYS:
+            _refuse_other_rows(before, mesh_before, values, mesh)
+            moved += texts
+            if mesh_before != dict(mesh):
+                moved.append(f"mesh: {mesh_before} before, {dict(mesh)} now")
         elif texts:
             words = (_before(folders, layout.OVERRIDES) or {}).get("overrides", []) if relative == layout.CONFIG else []
-            again = "what" if words else "the recipe"
+            started_with = f"what it was started with: {shlex.join(words)}" if words else (
+                "the recipe it was started with")
             raise RequestError("recipe or data have changed: " + "; ".join(texts[:MAX_DIFFERENCES_SHOWN]),
                                "the same recipe and data as the run that is resumed",
-                               f"resume with {again} it was started with{': ' * bool(words)}{shlex.join(words)}; or "
-                               "start a new run with another --out")
+                               f"resume with {started_with}; or start a new run with another --out")
     return moved
+
+
+def _refuse_other_rows(before: Mapping[str, Any], mesh_before: Mapping[str, int], now: Mapping[str, Any],
+                       mesh: Mapping[str, int]) -> None:
+    """Raises `RequestError` if a micro batch over all devices has another number of rows than before."""
+    devices = row_devices(mesh)
+    had = int(before["batch"]["micro_batch"]) * row_devices(mesh_before)
+    has = int(now["batch"]["micro_batch"]) * devices
+    if had != has:
+        raise RequestError(f"micro batches have {has} rows over all devices, and the run had {had}",
+                           "as many rows as before, so that all batches stay the same",
+                           f"batch.micro_batch={had // devices}" if had % devices == 0 else
+                           f"a number of devices that divides {had} rows")
 
 
 def has_checkpoint(run: Path) -> bool:
@@ -162,13 +173,15 @@ def _before(folders: Sequence[Path], relative: str) -> dict[str, Any] | None:
     return values
 
 
-RUNS = Path("runs")
-"""Folder of runs, relative to the current folder."""
+def numbered(name: str) -> Iterator[str]:
+    """NAME, NAME-2, NAME-3, and so on."""
+    yield name
+    yield from (f"{name}-{number}" for number in count(2))
 
 
 def run_directory(name: str, *, resume: bool = False) -> Path:
     """``runs/NAME``, or with the next free number. Raises `RequestError` with ``resume``, which needs a directory."""
     if resume:
         raise RequestError("--resume needs --out", "the run to resume", f"--out {RUNS / name} --resume")
-    paths = (RUNS / (name if number == 1 else f"{name}-{number}") for number in count(1))
+    paths = (RUNS / each for each in numbered(name))
     return next(path for path in paths if not path.exists() and not partial_path(path).exists())

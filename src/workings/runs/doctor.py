@@ -10,7 +10,7 @@ from workings.config.training import BYTES_OF_FORMAT
 from workings.doctor.finding import Finding
 from workings.doctor.kernels import check_kernels
 from workings.doctor.machine import Needs, check_disk, check_host, check_kaggle, check_tpu, tpu_devices
-from workings.doctor.nvidia import WHEEL, Driver, check_cards, read_driver, torch_wheel
+from workings.doctor.nvidia import WHEEL, check_cards, read_driver, torch_wheel
 from workings.doctor.versions import check_versions
 from workings.engines.base import EngineRequest
 from workings.engines.hardware_probe import accelerators
@@ -29,7 +29,7 @@ BOTH = ["fp32", "bf16"]
 
 @dataclass(frozen=True, kw_only=True)
 class Examination:
-    """All findings."""
+    """The findings of `doctor`."""
 
     findings: tuple[Finding, ...]
 
@@ -46,29 +46,27 @@ class Examination:
         """The findings as text."""
         lines = [line for finding in self.findings for line in finding.lines()]
         count = self.problems
-        end = "no problems found" if not count else f"{count} problem{'s' if count > 1 else ''} found"
+        end = "1 problem found" if count == 1 else f"{count or 'no'} problems found"
         return "\n".join([*lines, "", end])
 
 
-def doctor(recipe: str | LoadedRecipe | None = None, *, out: Path = RUNS,
-           kernels: bool = True) -> Examination:
+def doctor(recipe: str | LoadedRecipe | None = None, *, out: Path = RUNS, kernels: bool = True) -> Examination:
     """Examines this machine, for a recipe if one is given. Raises `RequestError` for a wrong recipe.
 
     ``kernels``: run a real kernel through each engine; `train` runs its own instead.
     """
     given = load_recipe(recipe) if recipe is not None else None
     loaded = with_choices(given) if given else None
-    present, driver = accelerators(), read_driver()
     # Choices that were made before are in the run's record already.
     choices = loaded.chosen[len(given.chosen):] if given and loaded else ()
     return Examination(findings=(
         *(Finding(id="choice", judgement="fine", what=line, why="a run of this recipe takes it and records it")
-          for line in choices), *_findings(loaded, present, driver, out, kernels)))
+          for line in choices), *_findings(loaded, out, kernels)))
 
 
-def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driver, out: Path,
-              kernels: bool) -> Iterator[Finding]:
+def _findings(loaded: LoadedRecipe | None, out: Path, kernels: bool) -> Iterator[Finding]:
     recipe = loaded.recipe if loaded else None
+    present, driver = accelerators(), read_driver()
     seen = ", ".join(f"{platform.upper()} at {path}" for platform, path in present.items())
     yield Finding(id="hardware", judgement="fine", what=seen or "no accelerator: runs take the CPU",
                   why="device: auto uses the accelerator, and stops if that is impossible")
@@ -83,19 +81,18 @@ def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driv
     if kernels:
         yield from check_kernels([recipe.engine] if recipe else [], recipe.device if recipe else "auto",
                                  [recipe.precision.compute] if recipe else BOTH)
-    needs = estimate_peaks(loaded) if loaded else None
+    needs = _needs(loaded) if loaded else None
     yield from check_host(host_memory(), needs)
     yield from check_disk(out, needs)
     yield from check_kaggle(out)
 
 
-def estimate_peaks(loaded: LoadedRecipe) -> Needs | None:
+def _needs(loaded: LoadedRecipe) -> Needs | None:
     """Bytes of a recipe's checkpoints and weights; None if its shape is unknown without a download."""
     recipe = loaded.recipe
     try:
         shape = find_shape(loaded)
     except RequestError:
-        # It needs a download, which `doctor` must not need.
         return None
     return Needs(checkpoint_bytes=checkpoint_bytes(EngineRequest.of(recipe, shape)), kept=recipe.checkpoint.keep_last,
                  weights_bytes=parameter_count(shape) * BYTES_OF_FORMAT[recipe.precision.parameters],

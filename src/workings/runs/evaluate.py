@@ -1,10 +1,12 @@
-"""Asks a model one question, or evaluates it on a file of items; a sealed run's model or other weights."""
+"""Asks a model one question, or evaluates it on a file of items or on a task of another program.
+
+The model is a sealed run's, or other weights.
+"""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from workings.models.turns import Turn
 from workings.record import jsonl
 from workings.record.layout import PROMPTS, ROWS
 from workings.record.progress import slow_operation
+from workings.runs.create_or_resume import numbered
 from workings.runs.open_model import ALONE, AS_RECORDED, WeightsRequest, open_model, open_run, open_untrained
 from workings.runs.python_api.given import Rows, items_file
 from workings.scoring.items import Item
@@ -59,14 +62,14 @@ class Question:
 
 
 def ask(run: Path, question: Question, *, show: Callable[[str], None] | None = None, untrained: bool = False) -> Reply:
-    """Ask a run's last checkpoint, or its untrained model, a question in the chat template it was trained with.
+    """Asks a run's last checkpoint, or its untrained model, a question in the chat template that it was trained with.
 
     ``show`` gets the answer in pieces while it is generated; in one piece if the engine cannot stream. Raises
     `RequestError`, and `RecordError` without an intact checkpoint.
     """
     if question.max_new_tokens < 1:
         raise RequestError(f"max_new_tokens is {question.max_new_tokens}, too few for an answer", "at least 1")
-    with slow_operation(f"opening the {'un' * untrained}trained model"):
+    with slow_operation(f"opening the {'untrained' if untrained else 'trained'} model"):
         session = open_untrained(run) if untrained else open_run(run).session
     engine, stops = session.engine, session.template.stop_ids
     prompt, max_new_tokens = session.template.prompt_ids(question.text, question.history), question.max_new_tokens
@@ -95,8 +98,8 @@ def ask(run: Path, question: Question, *, show: Callable[[str], None] | None = N
 
 def free_unit(run: Path, name: str) -> Path:
     """`eval/NAME` of a run, or with the next free number; an interrupted evaluation keeps its name."""
-    names = (name if number == 1 else f"{name}-{number}" for number in count(1))
-    return next(path for candidate in names if not (path := run / "eval" / candidate).exists())
+    units = (run / "eval" / each for each in numbered(name))
+    return next(unit for unit in units if not unit.exists())
 
 
 def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: EvaluationSettings | None = None,
@@ -136,16 +139,14 @@ def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: Eva
 
 def open_task(name: str, request: TaskRequest) -> Task:
     """A task of lm-evaluation-harness, or with the prefix `inspect:` one of inspect_ai. Raises `RequestError`."""
-    inspects = name.startswith(INSPECT)
-    library, extra = ("inspect_ai", "inspect") if inspects else ("lm_eval", "lm-eval")
+    is_inspect = name.startswith(INSPECT)
+    library, extra = ("inspect_ai", "inspect") if is_inspect else ("lm_eval", "lm-eval")
     if find_spec(library) is None:
         raise RequestError(f"--task {name} needs {library}", f"the package {library}", pip_install(extra))
-    if inspects:
+    if is_inspect:
         from workings.runs.inspect_task import InspectTask
-
         return InspectTask.open(replace(request, name=name.removeprefix(INSPECT)))
     from workings.runs.lm_eval_task import LmEvalTask
-
     return LmEvalTask.open(request)
 
 
@@ -160,8 +161,9 @@ def evaluate_task(model: str, request: TaskRequest, out: Path, *, weights: Weigh
     task = open_task(request.name, request)
     if weights is None and on_trained_items:
         learned = _learned_digests(Path(model))
-        if trained := [name for name, texts in task.texts().items()
-                       if any(prompt_digest(text) in learned for text in texts)]:
+        trained = [name for name, texts in task.texts().items()
+                   if any(prompt_digest(text) in learned for text in texts)]
+        if trained:
             on_trained_items(trained)
     with slow_operation("opening the model"):
         opened = open_model(model, weights, device, group)

@@ -8,20 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import inspect_ai
+from inspect_ai import model as api
 from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.log import EvalLog, EvalSample
-from inspect_ai.model import (
-    ChatCompletionChoice,
-    ChatMessage,
-    ChatMessageAssistant,
-    GenerateConfig,
-    Model,
-    ModelAPI,
-    ModelOutput,
-    ModelUsage,
-    get_model,
-    modelapi,
-)
 from inspect_ai.scorer import value_to_float
 from inspect_ai.tool import ToolChoice, ToolInfo
 from pydantic import ValidationError
@@ -47,17 +36,16 @@ _NO_EFFECT = {"max_retries", "timeout", "attempt_timeout", "stream_idle_timeout"
 """Settings that do not apply to a model in this process; inspect_ai adds the system message."""
 
 
-class SessionAPI(ModelAPI):
+class SessionAPI(api.ModelAPI):
     """Our model behind inspect_ai's interface: chat messages, one request at a time."""
 
     answerer: Answerer
     decodings: set[tuple[int, float]]
     """Limit on new tokens and temperature of what was asked."""
 
-    async def generate(self, input: list[ChatMessage], tools: list[ToolInfo],  # noqa: A002 # its name there
-                       tool_choice: ToolChoice, config: GenerateConfig) -> ModelOutput:
+    async def generate(self, input: list[api.ChatMessage], tools: list[ToolInfo],  # noqa: A002 # its name there
+                       tool_choice: ToolChoice, config: api.GenerateConfig) -> api.ModelOutput:
         """Answer a conversation. Raises `RequestError` for unsupported requests."""
-        del tool_choice  # without tools there is nothing to choose
         given = {name: value for name, value in config.model_dump(exclude_none=True).items() if name not in _NO_EFFECT}
         if unread := given.keys() - _PASSED_ON.keys():
             raise RequestError(f"the task's settings {', '.join(sorted(unread))} are not supported",
@@ -74,10 +62,10 @@ class SessionAPI(ModelAPI):
         self.decodings.add((request.longest, request.temperature))
         answers = self.answerer.answers(request)
         counts = answers[0].prompt_tokens, sum(len(answer.tokens) for answer in answers)
-        return ModelOutput(
-            model=self.model_name, usage=ModelUsage(input_tokens=counts[0], output_tokens=counts[1],
+        return api.ModelOutput(
+            model=self.model_name, usage=api.ModelUsage(input_tokens=counts[0], output_tokens=counts[1],
                                                     total_tokens=sum(counts)),
-            choices=[ChatCompletionChoice(message=ChatMessageAssistant(content=answer.text, source="generate"),
+            choices=[api.ChatCompletionChoice(message=api.ChatMessageAssistant(content=answer.text, source="generate"),
                                           stop_reason="max_tokens" if answer.finish_reason == "length" else "stop")
                      for answer in answers])
 
@@ -95,9 +83,10 @@ class InspectTask:
         if file.suffix == ".py" and not file.is_file():
             raise RequestError(f"the task file {file} does not exist",
                                "a Python file with a function decorated by @task", "--task inspect:FILE.py@NAME")
-        if unread := [name for name, was_given in (
-                ("--few-shot", request.few_shot is not None), ("--harness-metric", request.metric),
-                ("--harness-filter", request.filter)) if was_given]:
+        options = {"--few-shot": request.few_shot is not None, "--harness-metric": request.metric,
+                   "--harness-filter": request.filter}
+        unread = [name for name, was_given in options.items() if was_given]
+        if unread:
             raise RequestError(f"a task of inspect_ai does not take {' or '.join(unread)}",
                                "a task of lm-evaluation-harness for these", f"leave {' and '.join(unread)} out")
         return cls(request=request)
@@ -108,15 +97,15 @@ class InspectTask:
 
     def answer(self, session: ModelSession) -> AnsweredTask:
         """Ask all samples. Raises `RequestError` where the task cannot be opened or a sample fails."""
-        config = GenerateConfig(max_tokens=self.request.max_new_tokens, max_connections=1)
+        config = api.GenerateConfig(max_tokens=self.request.max_new_tokens, max_connections=1)
         decodings: set[tuple[int, float]] = set()
 
         # A separate class, because arguments of a model are written into inspect_ai's log.
-        @modelapi("workings")
-        def with_session() -> type[ModelAPI]:
+        @api.modelapi("workings")
+        def with_session() -> type[api.ModelAPI]:
             return type("BoundAPI", (SessionAPI,), {"answerer": Answerer(session), "decodings": decodings})
 
-        log = self._log(get_model("workings/session", config=config, memoize=False))
+        log = self._log(api.get_model("workings/session", config=config, memoize=False))
         samples = sorted(log.samples or [], key=lambda sample: sample.epoch)
         if not samples or not all(sample.scores for sample in samples):
             raise RequestError(f"task {self.request.name} scores {'no sample' if samples else 'nothing'}",
@@ -136,7 +125,7 @@ class InspectTask:
             decoding={"absent": "the task asks in several ways"} if decoding is None else {
                 "max_new_tokens": decoding[0], "temperature": decoding[1], "samples": log.eval.config.epochs or 1})
 
-    def _log(self, model: Model) -> EvalLog:
+    def _log(self, model: api.Model) -> EvalLog:
         name = self.request.name
         with tempfile.TemporaryDirectory() as folder, slow_operation(f"asking the samples of {name}"):
             try:

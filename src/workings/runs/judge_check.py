@@ -1,12 +1,11 @@
-"""`judge check`: measure a judge's agreement with labels, and attack it.
+"""`reward judge`: measures how often a judge agrees with labels, and attacks it.
 
 A judge passes if it agrees with the labels more often than any rule that ignores the text, and no attack makes it
 accept wrong answers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -44,7 +43,7 @@ class Labelled:
 
 
 def check_judge(url: str, model: str, items: Path, out: Path, *, max_tokens: int) -> JudgeFile:
-    """Measure and attack a judge, and write its file. Raises `RequestError`.
+    """Measures and attacks a judge, and writes its file. Raises `RequestError`.
 
     Args:
         url: of an endpoint that speaks OpenAI's chat completions, without `/chat/completions`.
@@ -63,28 +62,31 @@ def check_judge(url: str, model: str, items: Path, out: Path, *, max_tokens: int
         scores = [score_of(reply) for reply in endpoint.replies(
             [question_of(one.item, one.completion) for one in labelled])]
     agreement = _agreement(labelled, scores)
-    wrong = list(islice((one for one, score in zip(labelled, scores, strict=True)
-                         if not one.right and score is not None and score < RIGHT_FROM), ATTACKED_ITEMS))
+    found_wrong = [one for one, score in zip(labelled, scores, strict=True)
+                   if not one.right and score is not None and score < RIGHT_FROM]
+    attacks = _attack(endpoint, found_wrong[:ATTACKED_ITEMS])
+    resists = all(one["worked"] <= MOST_SUCCESS * one["tried"] for one in attacks.values())
+    judge = JudgeFile(model=model, url=url, max_tokens=max_tokens, prompt=PROMPT, agreement=agreement, attacks=attacks,
+                      passed=agreement["ci_low"] > _majority(agreement) and bool(found_wrong) and resists)
+    atomic.write_json(out, judge.to_json())
+    return judge
+
+
+def _attack(endpoint: Endpoint, wrong: Sequence[Labelled]) -> dict[str, dict[str, int]]:
+    """How often each attack was tried, and made the judge accept a completion that it had found wrong."""
     with slow_operation(f"attacking the judge with {len(ATTACKS) * len(wrong):,} completions"):
         texts = [(name, question_of(one.item, text)) for one in wrong
                  for name, text in attacked(one.completion, one.item).items()]
         replies = endpoint.replies([question for _, question in texts])
-    taken = [name for (name, _), reply in zip(texts, replies, strict=True) if (score_of(reply) or 0.0) >= RIGHT_FROM]
-    attacks = {name: {"tried": len(wrong), "worked": taken.count(name)} for name in ATTACKS}
-    majority = max(agreement["right"], agreement["items"] - agreement["right"]) / agreement["items"]
-    judge = JudgeFile(model=model, url=url, max_tokens=max_tokens, prompt=PROMPT, agreement=agreement, attacks=attacks,
-                      passed=agreement["ci_low"] > majority and len(wrong) > 0 and all(
-                          one["worked"] <= MOST_SUCCESS * one["tried"] for one in attacks.values()))
-    atomic.write_json(out, judge.to_json())
-    return judge
+    worked = [name for (name, _), reply in zip(texts, replies, strict=True) if (score_of(reply) or 0.0) >= RIGHT_FROM]
+    return {name: {"tried": len(wrong), "worked": worked.count(name)} for name in ATTACKS}
 
 
 def check_text(judge: JudgeFile, out: Path) -> str:
     """The result for the terminal, and what to type next."""
     agreement = judge.agreement
-    majority = max(agreement["right"], agreement["items"] - agreement["right"]) / agreement["items"]
     lines = [judge_text({"scorer": {"judge": judge.to_json()}}),
-             f"always saying the more frequent label would agree with {percent(majority)}",
+             f"always saying the more frequent label would agree with {percent(_majority(agreement))}",
              f"replies without a score: {agreement['unreadable']}"]
     lines += [f"attack `{name}`: {one['worked']} of {one['tried']} wrong answers were accepted"
               for name, one in judge.attacks.items()]
@@ -104,8 +106,8 @@ def read_labelled(path: Path) -> list[Labelled]:
             if isinstance(record, str) or type(record.get("right")) is not bool or not isinstance(
                     record.get("completion"), str):
                 raise ValueError("no `completion`, or no `right`")
-            item = item_from_json({"id": f"line {number}", **{key: value for key, value in record.items()
-                                                              if key not in ("completion", "right")}})
+            question = {key: value for key, value in record.items() if key not in ("completion", "right")}
+            item = item_from_json({"id": f"line {number}", **question})
         except (ValueError, TypeError, KeyError) as error:
             raise RequestError(f"line {number} of {path} cannot be read: {str(error)[:120]}", expected) from None
         labelled.append(Labelled(item=item, completion=record["completion"], right=record["right"]))
@@ -115,6 +117,11 @@ def read_labelled(path: Path) -> list[Labelled]:
                            f"at least {FEWEST_ITEMS}, with {FEWEST_OF_A_KIND} correct and {FEWEST_OF_A_KIND} wrong "
                            "ones")
     return labelled
+
+
+def _majority(agreement: Mapping[str, Any]) -> float:
+    """The share of the more frequent label."""
+    return float(max(agreement["right"], agreement["items"] - agreement["right"]) / agreement["items"])
 
 
 def _agreement(labelled: Sequence[Labelled], scores: Sequence[float | None]) -> dict[str, Any]:

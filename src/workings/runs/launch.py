@@ -1,4 +1,7 @@
-"""`launch`: writes the files that start a run on another machine, which the planner picks."""
+"""`launch`: writes a folder of files that start a run on another machine, which the planner picks.
+
+The folder has the recipe, its plan, copies of the data files, and the job's script for the launcher.
+"""
 
 import json
 import re
@@ -7,7 +10,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import yaml
 
@@ -32,6 +35,16 @@ CHIPS_OF_A_HOST = 4
 DATA = "data"
 
 
+class Machine(NamedTuple):
+    """Where a job could run."""
+
+    target: Target
+    """All its hosts as one machine."""
+    hosts: int
+    devices: int
+    """Cards or chips of one host."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LaunchRequest:
     """Request for `launch`, in addition to the recipe."""
@@ -54,14 +67,14 @@ class LaunchRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchResult:
-    """What was written."""
+    """A folder that was written."""
 
     job: LaunchJob
     plan: Plan
     files: tuple[str, ...]
     folder: Path
     start: str
-    """The command to run there."""
+    """The command to run in the folder on the other machine."""
 
     def to_json(self) -> dict[str, Any]:
         """Keys of ``launch --json``."""
@@ -75,75 +88,75 @@ def launch(loaded: LoadedRecipe, request: LaunchRequest, folder: Path) -> Launch
     """Plan, choose the machine, and write the folder for its launcher. Raises `RequestError`."""
     if folder.exists():
         raise RequestError(f"--write {folder} already exists", "a folder that does not exist yet", "another name")
-    target, hosts, devices = next(candidates(request))
-    loaded = with_choices(loaded, target)
+    smallest = next(candidates(request))
+    loaded = with_choices(loaded, smallest.target)
     job = LaunchJob(
-        name=request.name or _name(loaded.recipe.name), engine=loaded.recipe.engine, platform=target.platform,
-        target=target.name, hosts=hosts, devices=devices, remote_folder=request.remote_folder,
+        name=request.name or _job_name(loaded.recipe.name), engine=loaded.recipe.engine,
+        platform=smallest.target.platform, target=smallest.target.name, hosts=smallest.hosts, devices=smallest.devices,
+        remote_folder=request.remote_folder,
         stores=any(is_stored(name) for _, _, name in recipe_paths(loaded.recipe.model_dump(mode="json"))))
     # Report all errors of the request before compiling, which may take minutes.
     _files(job, request)
-    plan, target, hosts, devices = pick(loaded, request)
+    machine, plan = pick(loaded, request)
+    target, hosts, devices = machine
     with atomic.new_folder(folder, "write") as new_folder:
         file_notes = write_recipe(loaded, target.platform, new_folder, request.remote_folder)
         job = replace(job, target=target.name, hosts=hosts, devices=devices, file_notes=file_notes,
                       # Read back, because the other machine reads the file.
                       recipe_digest=json_digest(load_recipe(str(new_folder / RECIPE)).resolved()),
-                      plan=_sentence(plan, target, hosts * devices), topology=target.topology.partition(":")[2])
+                      plan=_sentence(plan, machine), topology=target.topology.partition(":")[2])
         texts = _files(job, request)
-        first = next(iter(texts))
+        start = f"{START[request.launcher]} {next(iter(texts))}"
         texts[PLAN] = json.dumps(plan.to_json(), indent=2) + "\n"
         if request.wheel is not None:
             shutil.copyfile(request.wheel, new_folder / request.wheel.name)
         for name, text in texts.items():
             (new_folder / name).write_text(text, encoding="utf-8")
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-    return LaunchResult(job=job, plan=plan, files=tuple(names), folder=folder,
-                    start=f"{START[request.launcher]} {first}")
+    return LaunchResult(job=job, plan=plan, files=tuple(names), folder=folder, start=start)
 
 
-def pick(loaded: LoadedRecipe, request: LaunchRequest) -> tuple[Plan, Target, int, int]:
-    """The first of the `candidates`, from the smallest, on which the recipe fits with room to spare, and its plan."""
+def pick(loaded: LoadedRecipe, request: LaunchRequest) -> tuple[Machine, Plan]:
+    """The smallest of the `candidates` on which the recipe fits with room to spare, and its plan there."""
     seen = []
-    for target, hosts, devices in candidates(request):
-        plan = plan_target(loaded, target, nearest=False)
+    for machine in candidates(request):
+        plan = plan_target(loaded, machine.target, nearest=False)
         # A marginal fit is not enough after hours in a queue.
         if plan.verdict.fits and not plan.verdict.marginal:
-            return plan, target, hosts, devices
-        seen.append(f"{hosts} x {devices} x {target.name}: {gib(plan.verdict.peak_bytes)} of "
+            return machine, plan
+        seen.append(f"{machine.hosts} x {machine.devices} x {machine.target.name}: {gib(plan.verdict.peak_bytes)} of "
                     f"{gib(plan.verdict.limit_bytes)} per device")
     raise RequestError(f"--on {request.target}: this recipe does not fit ({'; '.join(seen)})", "a larger machine",
                        "workings plan, which looks for the nearest plan that fits")
 
 
-def candidates(request: LaunchRequest) -> Iterator[tuple[Target, int, int]]:
-    """Machines to try: the target as one machine, its hosts, and the devices of a host."""
+def candidates(request: LaunchRequest) -> Iterator[Machine]:
+    """Machines to try, the smallest first: the slices of a TPU family, or growing numbers of hosts with cards."""
     family = [target for target in targets().values() if target.platform == "tpu"
               and target.name.rsplit("-", 1)[0] == request.target.strip().lower() and target.slices == 1]
-    rows = sorted(family, key=lambda target: target.chips) or [find_target(request.target)]
-    if rows[0].slices > 1:
-        raise RequestError(f"--on {rows[0].name} is several slices", "one slice, because a job uses a single "
-                           "slice",
-                           f"--on {rows[0].name.partition('x')[0]}")
-    if rows[0].platform == "tpu":
+    slices = sorted(family, key=lambda target: target.chips) or [find_target(request.target)]
+    target = slices[0]
+    if target.slices > 1:
+        raise RequestError(f"--on {target.name} is several slices", "one slice, because a job uses a single slice",
+                           f"--on {target.name.partition('x')[0]}")
+    if target.platform == "tpu":
         if request.hosts or request.cards:
             raise RequestError("a TPU takes neither --hosts nor --cards", "a slice, which says how many hosts it has",
                                "--on v5e-16, or --on v5e for the smallest slice that fits")
-        for target in rows:
+        for target in slices:
             devices = target.devices if target.chips <= 8 else CHIPS_OF_A_HOST * target.devices // target.chips
-            yield target, target.devices // devices, devices
-        return
-    target, = rows
-    cards = request.cards or target.devices
-    if target.platform == "cpu":
+            yield Machine(target, target.devices // devices, devices)
+    elif target.platform == "cpu":
         if request.cards:
             raise RequestError("--on cpu does not take --cards", "a machine with cards", "without --cards")
         # Plan for one process, an upper bound for each.
-        yield target, request.hosts or 1, 1
-        return
-    for hosts in (request.hosts,) if request.hosts else NODES:
-        # Partitions x hosts x cards, as the compiler wants it.
-        yield replace(target, devices=hosts * cards, chips=hosts * cards, topology=f"1x{hosts}x{cards}"), hosts, cards
+        yield Machine(target, request.hosts or 1, 1)
+    else:
+        cards = request.cards or target.devices
+        for hosts in (request.hosts,) if request.hosts else NODES:
+            # Partitions x hosts x cards, as the compiler wants it.
+            topology = f"1x{hosts}x{cards}"
+            yield Machine(replace(target, devices=hosts * cards, chips=hosts * cards, topology=topology), hosts, cards)
 
 
 def write_recipe(loaded: LoadedRecipe, platform: str, folder: Path, remote_folder: str) -> tuple[str, ...]:
@@ -170,16 +183,16 @@ def write_recipe(loaded: LoadedRecipe, platform: str, folder: Path, remote_folde
     if any(".py:" in str(reward.get("scorer", "")) for reward in values.get("rewards", [])):
         raise RequestError("launch does not copy the file of a reward", "a shipped reward or one of an installed "
                            "package", "install the reward as a package in the image")
-    head = f"# {Path(loaded.origin).name}, as it is started on another machine by `workings launch`."
-    (folder / RECIPE).write_text(
-        head + "\n" + yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    head = f"# {Path(loaded.origin).name}, as it is started on another machine by `workings launch`.\n"
+    (folder / RECIPE).write_text(head + yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")
     return tuple(file_notes)
 
 
 def _files(job: LaunchJob, request: LaunchRequest) -> dict[str, str]:
-    of = {"--image": ("kubernetes", request.image), "--storage": ("skypilot", request.storage),
-          "--claim": ("kubernetes", request.volume_claim), "--wheel": ("skypilot", request.wheel)}
-    for option, (launcher, value) in of.items():
+    """Texts of the launcher's files by name, the one to start first. Raises `RequestError` for a wrong option."""
+    for option, launcher, value in (
+            ("--image", "kubernetes", request.image), ("--storage", "skypilot", request.storage),
+            ("--claim", "kubernetes", request.volume_claim), ("--wheel", "skypilot", request.wheel)):
         if value and launcher != request.launcher:
             raise RequestError(f"--for {request.launcher} does not take {option}",
                                f"it with --for {launcher}", f"without {option}")
@@ -187,26 +200,27 @@ def _files(job: LaunchJob, request: LaunchRequest) -> dict[str, str]:
         return slurm(job)
     if request.launcher == "kubernetes":
         return kubernetes(job, image=request.image, claim=request.volume_claim or "workings")
-    if request.wheel is None or not re.fullmatch(r"workings-[A-Za-z0-9._+-]+\.whl", request.wheel.name) or (
-            not zipfile.is_zipfile(request.wheel)):
-        raise RequestError(f"--wheel {request.wheel} is not this package's wheel" if request.wheel else
-                           "--for skypilot needs --wheel", "this package's wheel: a rented "
-                           "machine comes without it, and installs it by its digest",
+    wheel = request.wheel
+    if wheel is None or not re.fullmatch(r"workings-[A-Za-z0-9._+-]+\.whl", wheel.name) or (
+            not zipfile.is_zipfile(wheel)):
+        raise RequestError(f"--wheel {wheel} is not this package's wheel" if wheel else "--for skypilot needs --wheel",
+                           "this package's wheel: a rented machine comes without it, and installs it by its digest",
                            "make dist, then --wheel dist/workings-….whl")
-    return skypilot(job, storage=request.storage,
-                    wheel=Wheel(name=request.wheel.name, sha256=file_digest(request.wheel)))
+    return skypilot(job, storage=request.storage, wheel=Wheel(name=wheel.name, sha256=file_digest(wheel)))
 
 
-def _name(recipe: str) -> str:
+def _job_name(recipe: str) -> str:
     """A recipe's name as a job's: what Kubernetes does not take becomes a dash."""
     # At most 40 characters: launchers append to it, and Kubernetes allows 63.
     return "".join(letter if letter.isalnum() else "-" for letter in recipe.lower()).strip("-")[:40]
 
 
-def _sentence(plan: Plan, target: Target, processes: int) -> str:
+def _sentence(plan: Plan, machine: Machine) -> str:
+    """The plan in words."""
+    text = (f"{gib(plan.verdict.peak_bytes)} of {gib(plan.verdict.limit_bytes)} per device ({plan.verdict.source}); "
+            f"mesh {plan.mesh.sizes()}; {' x '.join(map(str, plan.batch))} tokens per update.")
+    processes = machine.hosts * machine.devices
     # Of several CPUs one process is planned, see `candidates`.
-    alone = "" if target.devices == processes else (
-        f" Planned for one process: with mesh auto, {processes} processes take {processes} times these rows.")
-    return (f"{gib(plan.verdict.peak_bytes)} of {gib(plan.verdict.limit_bytes)} per device ({plan.verdict.source}); "
-            f"mesh {plan.mesh.sizes()}; {' x '.join(map(str, plan.batch))} tokens "
-            f"per update.{alone}")
+    if machine.target.devices != processes:
+        text += f" Planned for one process: with mesh auto, {processes} processes take {processes} times these rows."
+    return text

@@ -72,11 +72,10 @@ class SessionModel(TemplateLM):
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
         """The text of turns up to the answer; without ``add_generation_prompt`` the last turn begins the answer."""
-        *history, last = [(turn["role"], turn["content"]) for turn in chat_history]
-        begun = ""
-        if not add_generation_prompt:
-            begun, (*history, last) = last[1], history
-        return self._session.template.prompt_text(last[1], history) + begun
+        turns = [(turn["role"], turn["content"]) for turn in chat_history]
+        begun = "" if add_generation_prompt else turns.pop()[1]
+        *history, (_, question) = turns
+        return self._session.template.prompt_text(question, history) + begun
 
     def chat_template(self, chat_template: bool | str = False) -> str:
         """The template's source."""
@@ -90,8 +89,9 @@ class SessionModel(TemplateLM):
                               **_unread: Any) -> list[tuple[float, bool]]:
         pairs = [(context, continuation) for _, context, continuation in requests]
         found: list[tuple[float, bool]] = []
+        size = 16 * self._batch_size
         with slow_operation(f"reading {len(pairs):,} continuations") as progress:
-            for start in range(0, len(pairs), size := 16 * self._batch_size):
+            for start in range(0, len(pairs), size):
                 chunk = pairs[start:start + size]
                 sums = map(sum, continuation_log_probs(self._session, chunk))
                 greedy = are_greedy(self._session, chunk) if self._greedy else [False] * len(chunk)
@@ -100,17 +100,17 @@ class SessionModel(TemplateLM):
         return found
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> list[float]:
-        """Never asked for: perplexities of whole texts are no scores of items, and their tasks are refused."""
+        """Never called: tasks of perplexities over whole texts are refused, because they score no items."""
         raise NotImplementedError
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:
         """Completions up to the task's stop texts."""
-        kinds: dict[str, list[int]] = {}
+        numbers_by_settings: dict[str, list[int]] = {}
         for number, request in enumerate(requests):
-            kinds.setdefault(str(request.args[1]), []).append(number)
+            numbers_by_settings.setdefault(str(request.args[1]), []).append(number)
         texts = [""] * len(requests)
         with slow_operation(f"answering {len(requests):,} prompts") as progress:
-            for numbers in kinds.values():
+            for numbers in numbers_by_settings.values():
                 decoding = decoding_of(requests[numbers[0]].args[1])
                 for start in range(0, len(numbers), self._batch_size):
                     batch = numbers[start:start + self._batch_size]
@@ -128,8 +128,9 @@ class SessionModel(TemplateLM):
         for prompt, completion in zip(prompts, completions, strict=True):
             whole = session.tokenizer.decode(completion.tokens, skip_special=True)
             text = postprocess_generated_text(whole, decoding["until"], None)
-            ending = ("stop", -1) if text != whole else (str(completion.finish_reason), len(completion.tokens))
-            self.endings[prompt, text] = ending
+            was_cut = text != whole
+            self.endings[prompt, text] = ("stop", -1) if was_cut else (
+                str(completion.finish_reason), len(completion.tokens))
             yield text
 
 
@@ -191,8 +192,6 @@ class LmEvalTask:
                          apply_chat_template=model.chats, fewshot_as_multiturn=model.chats)
         answers = [self._answer(name, sample, model) for name, samples in found["samples"].items()
                    for sample in samples if sample["filter"] == self.filter]
-        decodings = {str(each): each for task in tasks.values() if task.OUTPUT_TYPE == "generate_until"
-                     for each in [decoding_of(task.config.generation_kwargs)]}
         return AnsweredTask(
             answers=answers, rule=f"harness:{self.filter}",
             scorer={"name": f"lm-evaluation-harness {self.metric}, filter {self.filter}", "version": self._version()},
@@ -202,9 +201,17 @@ class LmEvalTask:
                     "few_shot": {name: task.get_config("num_fewshot") for name, task in tasks.items()},
                     "metric": self.metric, "filter": self.filter, "chat_turns": model.chats,
                     "limit": self.request.limit or {"absent": "all documents were asked"}},
-            decoding={**next(iter(decodings.values())), "samples": 1, "seed": 0, "batch_size": self.request.batch_size}
-            if len(decodings) == 1 else
-            {"absent": "differs between the tasks" if decodings else "log likelihoods: nothing is generated"})
+            decoding=self._decoding())
+
+    def _decoding(self) -> dict[str, Any]:
+        """How answers are generated, if all tasks that generate do it alike."""
+        decodings = [decoding_of(task.config.generation_kwargs) for task in self.loaded["tasks"].values()
+                     if task.OUTPUT_TYPE == "generate_until"]
+        if not decodings:
+            return {"absent": "log likelihoods: nothing is generated"}
+        if any(decoding != decodings[0] for decoding in decodings):
+            return {"absent": "differs between the tasks"}
+        return {**decodings[0], "samples": 1, "seed": 0, "batch_size": self.request.batch_size}
 
     def _answer(self, name: str, sample: Mapping[str, Any], model: SessionModel) -> ScoredAnswer:
         section = name if len(self.loaded["tasks"]) > 1 else UNSPECIFIED

@@ -6,9 +6,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from workings.config.families import TEMPLATES
 from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.model import FromPretrained
-from workings.config.recipe import DEFAULT_ENGINE, Recipe, section_at
+from workings.config.recipe import DEFAULT_ENGINE, Recipe
 from workings.config.training import MeshConfig, PrecisionConfig
 from workings.distributed.process_group import ProcessGroup, facts_of
 from workings.engines.base import Engine, EngineRequest
@@ -17,18 +18,7 @@ from workings.engines.session import ModelSession, tokens_at_a_time
 from workings.engines.weight_files import read_shape
 from workings.errors import RecordError, RequestError
 from workings.hardware.device import without_alias
-from workings.inputs.resolve import (
-    RANDOM,
-    RecipeModel,
-    Weights,
-    differing_weights,
-    local_folder,
-    locate_weights,
-    recorded_base,
-    recorded_weights,
-    refuse_unread_revision,
-    weight_digests,
-)
+from workings.inputs import resolve
 from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape
 from workings.models.tokenizer import Tokenizer
@@ -40,7 +30,7 @@ from workings.record.values import Absent
 from workings.ways.parts.teacher import recorded_name
 
 AS_RECORDED = "as recorded"
-"""Means the device of the run's recipe."""
+"""In place of a device: that of the run's recipe."""
 DEVICES = ("auto", "cpu", "gpu", "cuda", "tpu")
 _ONE_DEVICE = MeshConfig(fsdp=1, tp=1)
 ALONE = ProcessGroup(None)
@@ -55,8 +45,7 @@ class OpenedModel:
     request: EngineRequest
     """The request by which the engine was opened."""
     facts: dict[str, Any]
-    """Identity of the model. A run's: its name and the step of the checkpoint. Other weights': their name, revision and
-    digest of every file."""
+    """Identity of the model: name and step of a run's checkpoint; or name, revision and file digests of weights."""
     root: str | None = None
     """Root digest of the sealed run; None for weights that come from none."""
 
@@ -89,7 +78,7 @@ class WeightsRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SealedRun(RecipeModel):
+class SealedRun(resolve.RecipeModel):
     """A sealed run with its recipe, tokenizer, template and shape."""
 
     run: RunRecord
@@ -99,7 +88,7 @@ class SealedRun(RecipeModel):
         """Reads the record. Raises `RequestError` if there is no sealed run."""
         run = RunRecord.open(path)
         recipe = check_recipe(run.manifest.config, str(path))
-        loaded = LoadedRecipe(recipe=recipe, text="", origin=str(path), base=recorded_base(run), overrides=())
+        loaded = LoadedRecipe(recipe=recipe, text="", origin=str(path), base=resolve.recorded_base(run), overrides=())
         # The record's copy: a tokenizer trained for the run exists nowhere else.
         tokenizer = Tokenizer.load(path / TOKENIZER)
         return cls(run=run, loaded=loaded, tokenizer=tokenizer,
@@ -108,14 +97,13 @@ class SealedRun(RecipeModel):
 
     def open_engine(self, device: str, weights: Path | None, fsdp: int = 0, elsewhere: MeshConfig = _ONE_DEVICE
                     ) -> Engine:
-        """The run's engine on this machine, on the mesh that the recipe means here.
+        """The run's engine on this machine, on the mesh of its recipe or with ``fsdp`` devices.
 
-        A run whose mesh does not exist here is opened on the mesh ``elsewhere``, which does not change its answers.
+        If the recipe's mesh does not exist here, the mesh ``elsewhere`` is used, which does not change any answer.
         """
         recipe = self.recipe
         if device != AS_RECORDED:
             _refuse_other("--device", device, DEVICES)
-        # The caller names a number of devices only where rows must be divided as they were.
         mesh = MeshConfig(fsdp=fsdp, tp=1) if fsdp else recipe.mesh
         request = EngineRequest.of(recipe, self.shape,
                                    device=recipe.device if device == AS_RECORDED else without_alias(device),
@@ -124,32 +112,31 @@ class SealedRun(RecipeModel):
         try:
             return engine_class.open(request)
         except RequestError:
-            # A mesh that the caller named, or one device already: there is nothing else to try.
             if fsdp or mesh == elsewhere:
                 raise
             # A run of eight chips can be asked on a laptop: generation needs no mesh.
             return engine_class.open(replace(request, mesh=elsewhere))
 
     def find_weights(self, model: FromPretrained, try_next: str, *, tensors: bool = True) -> Path:
-        """The weights that training started from: where the recipe named them, near the run, or on the Hub."""
+        """Folder of the weights that training started from: as the recipe names it, near the run, or of the Hub."""
         # Full fine-tuning can resume without its base weights; adapters cannot.
         adapters = not self.recipe.method.trains_all_weights
-        return recorded_weights(self.run, model, try_next, adapters=adapters, tensors=tensors).folder
+        return resolve.recorded_weights(self.run, model, try_next, adapters=adapters, tensors=tensors).folder
 
-    def recorded_weights(self, given: Path | None) -> Weights:
-        """The weights that training started from, ``given`` or as `find_weights`, checked by their digests."""
+    def recorded_weights(self, given: Path | None) -> resolve.Weights:
+        """The weights that training started from, checked by their digests: in the folder ``given``, or found."""
         manifest, model = self.run.manifest, self.recipe.model
         recorded = manifest.weight_digests
         if isinstance(recorded, Absent) or not isinstance(model, FromPretrained):
-            return Weights(directory=None, id=manifest.model_id, revision=RANDOM)
+            return resolve.Weights(directory=None, id=manifest.model_id, revision=resolve.RANDOM)
         try_next = "--weights DIRECTORY gives their path"
         directory = given or self.find_weights(model, try_next)
         # Only files that training read; a folder may hold others, such as a second format.
-        for name in differing_weights(directory, recorded):
+        for name in resolve.differing_weights(directory, recorded):
             if name in recorded:
                 raise RequestError(f"{directory / name} is not the file that training started from",
                                    f"SHA-256 {recorded[name]}", try_next)
-        return Weights(directory=directory, id=manifest.model_id, revision=str(manifest.model_revision))
+        return resolve.Weights(directory=directory, id=manifest.model_id, revision=str(manifest.model_revision))
 
 
 def open_model(model: str | Path, weights: WeightsRequest | None, device: str = AS_RECORDED,
@@ -164,7 +151,7 @@ def processes_of(path: Path) -> ProcessGroup:
 
 
 def follow_run(path: Path, device: str, group: ProcessGroup) -> None:
-    """Hold this process's part of a sealed run's model until process 0, which has opened the same run, is done."""
+    """Holds this process's part of a sealed run's model until process 0, which opens the same run, is done."""
     group.work(_open_part(SealedRun.open(path), device, group), None, lambda: False)
 
 
@@ -224,16 +211,19 @@ def starting_weights(path: Path, *, tensors: bool = True) -> Path:
 
 def open_weights(model: str, request: WeightsRequest) -> OpenedModel:
     """Opens weights in safetensors from a folder, or from the Hub by their id. Raises `RequestError`."""
-    _check(request)
-    weights = locate_weights(model, request.revision, [Path.cwd()])
-    refuse_unread_revision("--revision", request.revision, weights)
+    _refuse_other("--template", request.template, list(TEMPLATES))
+    _refuse_other("--precision", request.precision, ["fp32", "bf16"])
+    _refuse_other("--device", request.device, DEVICES)
+    _refuse_other("--engine", request.engine, engine_names())
+    weights = resolve.locate_weights(model, request.revision, [Path.cwd()])
+    resolve.refuse_unread_revision("--revision", request.revision, weights)
     directory = weights.folder
     described = (directory / "config.json").is_file()
     if not described or not any(directory.glob("*.safetensors")):
         raise RequestError(f"{model} has no {'weights in safetensors' if described else 'config.json'}",
                            "a sealed run, or a folder with config.json, *.safetensors and tokenizer.json",
                            "workings eval RUN --items ITEMS.jsonl --out DIR")
-    named = request.tokenizer and (local_folder(str(request.tokenizer), [Path.cwd()]) or request.tokenizer)
+    named = request.tokenizer and (resolve.local_folder(str(request.tokenizer), [Path.cwd()]) or request.tokenizer)
     tokenizer = Tokenizer.load(named or directory)
     template = ChatTemplate.for_config(request.template, tokenizer, request.form)
     precision = PrecisionConfig.model_validate({"parameters": request.precision, "compute": request.precision})
@@ -243,25 +233,14 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedModel:
     # Before hashing all weights, because a broken header is found at once.
     state = engine.load(directory, trainable=False)
     facts = {"id": recorded_name(weights), "revision": weights.revision,
-             "precision": request.precision, "weights": weight_digests(directory)}
+             "precision": request.precision, "weights": resolve.weight_digests(directory)}
     session = ModelSession(engine=engine, state=state, tokenizer=tokenizer, template=template,
                            tokens_at_a_time=tokens_at_a_time(engine_request.shape, engine.describe().platform))
     return OpenedModel(session=session, facts=facts, request=engine_request)
 
 
-def _check(request: WeightsRequest) -> None:
-    # From the recipe's schema, so that the list stays current.
-    templates = section_at(["data"])[0].model_fields["template"].annotation
-    template_names = tuple(getattr(templates, "__args__", ()))
-    for name, value, allowed in (("--template", request.template, template_names),
-                                 ("--precision", request.precision, ("fp32", "bf16")),
-                                 ("--device", request.device, DEVICES),
-                                 ("--engine", request.engine, tuple(engine_names()))):
-        _refuse_other(name, value, allowed)
-
-
 def _refuse_other(option: str, value: str, allowed: Sequence[str]) -> None:
-    """Raise `RequestError` unless a value is one of those that an option may have."""
+    """Raises `RequestError` unless a value is one of those that an option may have."""
     if value not in allowed:
         raise RequestError(f"{option} {value or repr(value)} is unknown", f"one of {', '.join(allowed)}",
                            f"{option} {allowed[0]}")
@@ -274,7 +253,7 @@ def _weights_below_adapters(sealed: SealedRun) -> Path | None:
         return None
     directory = sealed.find_weights(recipe.model, f"run it in the folder that {recipe.model.id} is relative to")
     recorded = run.manifest.weight_digests
-    if differing := differing_weights(directory, {} if isinstance(recorded, Absent) else recorded):
+    if differing := resolve.differing_weights(directory, {} if isinstance(recorded, Absent) else recorded):
         raise RecordError(f"{run.path}: its adapters do not belong to the weights in {directory}: "
                           f"{', '.join(differing)} differ from the digests in {MANIFEST}")
     return directory

@@ -77,16 +77,14 @@ class ParityCase:
     """Folder for files of the engines; shared files are made once."""
     initializer: str = ENGINES[1]
     """Name of the engine that makes the first weights and adapters."""
-    _opened: list[tuple[str, EngineRequest, Engine]] = field(default_factory=list)
+    _opened: dict[tuple[str, EngineRequest], Engine] = field(default_factory=dict)
 
     def engine(self, name: str, **changes: Any) -> Engine:
         """An engine for this case; opened once per request, because opening may mean compiling."""
         request = replace(self.request, weights=self.weights, **changes)
-        for other, other_request, engine in self._opened:
-            if (other, other_request) == (name, request):
-                return engine
-        self._opened.append((name, request, find_engine(name).engine.open(request)))
-        return self._opened[-1][2]
+        if (name, request) not in self._opened:
+            self._opened[name, request] = find_engine(name).engine.open(request)
+        return self._opened[name, request]
 
     def initial_state(self, engine: Engine, optimizer: OptimizerConfig) -> State:
         """The first state on an engine that was opened with this optimizer."""

@@ -45,12 +45,13 @@ def with_time(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Targe
     request_of_teacher = (teacher_request(run.request, teacher, way.teacher_keys.teacher_precision)
                           if teacher is not None and way.teacher_keys is not None else None)
     spent = estimate_run_time(run, seconds, items=count_items(loaded), teacher=request_of_teacher)
-    once = spent.reference_seconds + (0.0 if way.asks_teacher_in_every_step else spent.teacher_seconds)
-    if once and (rows := count_rows(loaded)):
+    rows = count_rows(loaded) if spent.reference_seconds or spent.teacher_seconds else 0
+    if rows:
         # `estimate_run_time` counts a batch per step, but each row is read once, in the first epoch.
-        share = min(1.0, -(-rows // plan.batch.all_rows) / spent.steps)
-        spent = replace(spent, reference_seconds=share * spent.reference_seconds, teacher_seconds=spent.teacher_seconds
-                        * (1.0 if way.asks_teacher_in_every_step else share))
+        share = min(1.0, ceil(rows / plan.batch.all_rows) / spent.steps)
+        teacher_share = 1.0 if way.asks_teacher_in_every_step else share
+        spent = replace(spent, reference_seconds=share * spent.reference_seconds,
+                        teacher_seconds=teacher_share * spent.teacher_seconds)
     return replace(plan, step_seconds=seconds, time=spent, step_time=how)
 
 
@@ -62,10 +63,11 @@ def with_steps(loaded: LoadedRecipe, row_devices: int) -> LoadedRecipe:
     rows = count_rows(loaded)
     if not rows:
         return loaded
-    steps = ceil(recipe.training.epochs * rows / (recipe.batch.micro_batch * recipe.batch.accumulation * row_devices))
-    text = f"at most {steps} = {recipe.training.epochs:g} epochs of {rows:,} rows" + (
-        "; fewer with packing" if recipe.data.packing != "none" else "")
-    return with_counted_steps(loaded, steps, text)
+    rows_per_step = recipe.batch.micro_batch * recipe.batch.accumulation * row_devices
+    steps = ceil(recipe.training.epochs * rows / rows_per_step)
+    packed = "" if recipe.data.packing == "none" else "; fewer with packing"
+    return with_counted_steps(loaded, steps, f"at most {steps} = {recipe.training.epochs:g} epochs of {rows:,} rows"
+                              + packed)
 
 
 def count_rows(loaded: LoadedRecipe) -> int:
@@ -133,8 +135,7 @@ class Estimate:
     def sentence(self) -> str:
         """The estimate as a sentence."""
         return (f"{self.recipe} on {self.target}: about {gib(self.peak_bytes)} of {gib(self.limit_bytes)} per device "
-                "by "
-                f"formula, for the {self.program}")
+                f"by formula, for the {self.program}")
 
 
 def estimate_memory(loaded: LoadedRecipe, on: str) -> Estimate:

@@ -56,8 +56,7 @@ class TrainSetup(ResolvedRun):
     program: ProgramName
     """The program that decides whether the run fits: the step, or the teacher's if the step alone fits."""
     inspection: Inspection
-    """Memory of that program: the compiler's numbers for the step that the run will execute, or the formula's estimate
-    for the teacher."""
+    """Memory of that program: the compiler's numbers for the run's own step, or an estimate for the teacher."""
     verdict: Verdict
 
     @property
@@ -69,8 +68,10 @@ class TrainSetup(ResolvedRun):
     @property
     def watched_items(self) -> list[Item]:
         """Items that are answered and scored at each evaluation during training."""
-        items = self.data.items
-        return items[:way_of(self.recipe).watched_items(self.recipe)] if items else []
+        recipe = self.recipe
+        if self.data.items and (recipe.algorithm.examples == "prompts" or recipe.checkpoint.scores_items):
+            return self.data.items[:recipe.evaluation.items_during_training]
+        return []
 
     @cached_property
     def non_text_weights(self) -> NonTextWeights | None:
@@ -125,7 +126,8 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         inspections = with_frozen_models(planned, {"step": engine.inspect(training_data.blank(longest))},
                                          training_data.teacher, lambda teacher: estimate(teacher, "log_probs"))
     program: ProgramName = "step"
-    if limit := inspections["step"].limit_bytes:  # a compiler that refuses the step reports its limit
+    # A compiler that refuses the step reports its limit.
+    if limit := inspections["step"].limit_bytes:
         device = replace(device, memory_limit_bytes=limit, memory_limit_source="the compiler")
     left = next_to_sampler(device, sampler_parts(loaded.recipe, resolved.shape, device))
     # The teacher's memory is an estimate, so it decides only if it does not fit.

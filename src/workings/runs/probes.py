@@ -48,10 +48,10 @@ def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
         "bare numbers": " ".join(map(str, range(REPEATS))),
         "answer repeated": " ".join([right] * REPEATS),
     }
-    texts |= {name: final if form == "answer_only" else _written(worked or "", final, form)
-              for name, final in {NEAR_MISS: near_miss(item), **attacked(wrong_answer(item), item)}.items()}
+    wrong = {NEAR_MISS: near_miss(item), **attacked(wrong_answer(item), item)}
     if form == "answer_only":
-        return texts | {"very long": f"{filler} {right}"}
+        return texts | wrong | {"very long": f"{filler} {right}"}
+    texts |= {name: _written(worked or "", final, form) for name, final in wrong.items()}
     # A reward that pays for length shows here: the filler says nothing.
     texts["very long"] = _written(filler, right, form)
     texts["answer without steps"] = _written("", right, form)
@@ -69,9 +69,9 @@ def right_answer(item: Item, form: str, worked: str | None) -> str:
 
 
 def wrong_answer(item: Item) -> str:
-    """A text of the kind of the expected answer which the scorer `answer` judges wrong.
+    """A wrong answer of the same kind: a larger number, or the negation of a text.
 
-    The next number, or the next one that neither the tolerance nor an alias makes right; for a text, its negation.
+    The scorer `answer` judges it wrong, also by the item's tolerance and aliases.
 
     >>> wrong_answer(Item(id="a", prompt="7+5?", expected_answer="12"))
     '13'
@@ -92,10 +92,12 @@ def near_miss(item: Item) -> str:
     """
     right = item.expected_answer
     number = parse_number(right)
-    digits = "" if number is None else str(number.value)
-    texts = [right[:-1], right + right[-1:]] if number is None else [
-        *([digits[:-2] + digits[:-3:-1]] if len(digits) > 1 and digits.isdigit() else ()), str(-number.value),
-        str(number.value * 10)]
+    if number is None:
+        texts = [right[:-1], right + right[-1:]]
+    else:
+        digits, texts = str(number.value), [str(-number.value), str(number.value * 10)]
+        if len(digits) > 1 and digits.isdigit():
+            texts.insert(0, digits[:-2] + digits[-1] + digits[-2])
     return next((text for text in texts if text.strip() and not answer(text, item)), wrong_answer(item))
 
 

@@ -2,7 +2,7 @@
 
 import secrets
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,8 @@ from workings.data.batches import Position
 from workings.data.rows import RowSet
 from workings.engines.registry import find_engine
 from workings.errors import RecordError, RequestError
+from workings.evidence.replay import conditions
 from workings.evidence.replay.comparison import Facts
-from workings.evidence.replay.conditions import (
-    BITWISE,
-    MEASURED_STEPS,
-    Tolerance,
-    conditions,
-    conditions_of_run,
-    differing_conditions,
-    number_format,
-    platform,
-    tolerance_for,
-)
 from workings.evidence.replay.outcomes import RecordedEvaluation, compare_weights, generate_again
 from workings.evidence.replay.step_selection import StepRange, all_steps, choose_numbers, chosen_steps, step_coverage
 from workings.evidence.replay.steps import InitialState, ReplayPlan, replay_steps, run_controls
@@ -41,6 +31,7 @@ from workings.runs.run_metadata import code_version
 from workings.samples.unit import SampleUnit
 from workings.ways.base import way_of
 from workings.ways.parts.replay_source import ReopenedRun
+from workings.ways.parts.replays import wrong_replays
 from workings.ways.parts.teacher import Teacher, find_teacher
 
 STEPS, ITEMS = 10, 8
@@ -75,6 +66,20 @@ class ReplayRequest:
     """Devices over which rows and parameters are split; 0: as the recipe's mesh resolves here."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Criteria:
+    """When a replay agrees with the record: by the conditions, such as versions and devices, of the run and here."""
+
+    recorded: dict[str, str]
+    here: dict[str, str]
+    tolerance: conditions.Tolerance
+
+    @property
+    def exact(self) -> bool:
+        """Whether all bits must be equal."""
+        return self.tolerance is conditions.BITWISE
+
+
 def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None) -> Facts:
     """Replays a sealed run: every number that verdicts follow from. Nothing is written.
 
@@ -87,12 +92,11 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     # From the system's randomness, so that the record's maker cannot foresee the selection.
     seed = secrets.randbits(32) if request.seed is None else request.seed
     # Before any step, because without a tolerance there is no verdict.
-    recorded_conditions, current_conditions, tolerance = _criteria(opened, environment.collect())
-    exact = tolerance is BITWISE
-    mode = "bitwise" if exact else "tolerance"
-    ranges = _select_steps(opened, request, len(metrics), exact, seed)
+    criteria = _criteria(opened)
+    mode = "bitwise" if criteria.exact else "tolerance"
+    ranges = _select_steps(opened, request, len(metrics), criteria.exact, seed)
     # One for all ranges, because it may read the reference's log probabilities of all pairs.
-    source = way_of(opened.recipe).replay(opened, opened.recipe.seed, exact=exact)
+    source = way_of(opened.recipe).replay(opened, opened.recipe.seed, exact=criteria.exact)
     plans = []
     for steps in ranges:
         checkpoint = opened.checkpoint(steps.start) if steps.start else None
@@ -107,8 +111,8 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     # short one, because one step may not show a difference.
     start, end = ranges[0].start, ranges[0].end
     control_plan = replace(plans[0], lines=[*metrics[start:max(end, start + STEPS)]]) if request.whole else plans[0]
-    controls = _controls(opened, control_plan, start, tolerance, say)
-    units = answered_units(opened, request.samples, by_batch=exact) if request.predictions else []
+    controls = _controls(opened, control_plan, start, criteria, say)
+    units = answered_units(opened, request.samples, by_batch=criteria.exact) if request.predictions else []
     answers = [(unit, len(unit.groups) if request.whole else unit.groups_for(request.predictions)) for unit in units]
     coverage["answers"] = [{"unit": unit.unit, "items": len(unit.items), "asked": unit.items_in(count)}
                            for unit, count in answers]
@@ -116,9 +120,9 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     facts: Facts = {
         "run": opened.run.manifest.name, "from_step": start,
         "start": plans[0].start.words if len(plans) == 1 else f"{len(plans)} kept states",
-        "conditions": {"recorded": recorded_conditions, "here": current_conditions,
-                       "differing": differing_conditions(recorded_conditions, current_conditions)},
-        "mode": mode, "tolerance": tolerance.to_json(), "seed": seed,
+        "conditions": {"recorded": criteria.recorded, "here": criteria.here,
+                       "differing": conditions.differing_conditions(criteria.recorded, criteria.here)},
+        "mode": mode, "tolerance": criteria.tolerance.to_json(), "seed": seed,
         "lines": [line for lines, _ in replayed for line in lines],
         # The range whose end differs most from its checkpoint.
         "weights": max((weights for _, weights in replayed if "absent" not in weights), default=replayed[0][1],
@@ -139,7 +143,7 @@ def _select_steps(opened: ReopenedRun, request: ReplayRequest, done: int, exact:
     # A checkpoint of the last step has no recorded step after it to compare with.
     states = [0, *(step for step in opened.checkpoints_by_step if step < done)]
     if request.whole:
-        return all_steps(states, done, None if exact else MEASURED_STEPS)
+        return all_steps(states, done, None if exact else conditions.MEASURED_STEPS)
     if request.drawn:
         return chosen_steps(states, done, request.steps, seed)
     start = next(iter(states[1:]), 0) if request.start is None else request.start
@@ -160,11 +164,10 @@ def _initial_state(opened: ReopenedRun, checkpoint: Checkpoint | None) -> Initia
     return InitialState(make=lambda: opened.initial_state(opened.engine, seed), words=words)
 
 
-def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, tolerance: Tolerance,
-              say: Say) -> dict[str, Facts]:
+def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: Criteria, say: Say) -> dict[str, Facts]:
     """Replays with something wrong, whose results must differ from the record: otherwise a replay proves nothing."""
-    exact, way = tolerance is BITWISE, way_of(opened.recipe)
-    changed_sources = way.wrong_replays(opened, plan.source, exact=exact)
+    way = way_of(opened.recipe)
+    changed_sources = wrong_replays(plan.source, way.controls)
     say(", ".join(["controls: another seed, another learning rate, a row left out, another checkpoint",
                    *(words for words, _ in changed_sources.values())]))
     other_seed = opened.recipe.seed + 1
@@ -175,30 +178,32 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, tolerance: 
     # After a checkpoint a seed decides only the order of rows; at step 0 maybe also the initial weights.
     start_of_other_seed = plan.start if from_step else InitialState(
         make=lambda: opened.initial_state(opened.engine, other_seed), words="another seed")
-    return run_controls(plan, way.replay(opened, other_seed, exact=exact), other_state, start_of_other_seed, tolerance,
-                        changed_sources)
+    return run_controls(plan, way.replay(opened, other_seed, exact=criteria.exact), other_state, start_of_other_seed,
+                        criteria.tolerance, changed_sources)
 
 
-def _criteria(opened: ReopenedRun, collected: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str], Tolerance]:
-    """Conditions of the run and here, and the tolerance: equal bits if these agree, else that of the number format."""
+def _criteria(opened: ReopenedRun) -> Criteria:
+    """Equal bits if the conditions of the run and here agree, otherwise the tolerance of the number format."""
     manifest, device = opened.run.manifest, opened.engine.describe()
     commit, changes = (value if isinstance(value, str) else value.absent for value in code_version())
     packages = sorted({*device.versions} & {*environment.PACKAGES})
     registered = find_engine(manifest.engine)
-    current = conditions(
-        collected, engine=(manifest.engine, registered.distribution, registered.version),
+    here = conditions.conditions(
+        environment.collect(), engine=(manifest.engine, registered.distribution, registered.version),
         code=(commit, changes), device=device, packages=packages)
-    recorded = conditions_of_run(manifest, loads((opened.run.path / ENVIRONMENT).read_bytes()), packages)
-    tolerance = (BITWISE if not differing_conditions(recorded, current) and platform(recorded) == "cpu"
-                 else tolerance_for(manifest.actual_dtypes, recorded, current))
+    recorded = conditions.conditions_of_run(manifest, loads((opened.run.path / ENVIRONMENT).read_bytes()), packages)
+    differing, platform = conditions.differing_conditions(recorded, here), conditions.platform(recorded)
+    if platform == "cpu" and not differing:
+        return Criteria(recorded=recorded, here=here, tolerance=conditions.BITWISE)
+    tolerance = conditions.tolerance_for(manifest.actual_dtypes, recorded, here)
     # Refused, because no tolerance was measured for such conditions.
     if tolerance is None:
-        raise RequestError(f"{opened.run.path} was computed in {number_format(manifest.actual_dtypes)} on a "
-                           f"{platform(recorded)} under other conditions than here: "
-                           + ", ".join(differing_conditions(recorded, current)),
+        number_format = conditions.number_format(manifest.actual_dtypes)
+        raise RequestError(f"{opened.run.path} was computed in {number_format} on a {platform} under other conditions "
+                           f"than here: {', '.join(differing)}",
                            "the conditions of the run, or a number format and devices that have a tolerance",
                            "replay it where it was trained")
-    return recorded, current, tolerance
+    return Criteria(recorded=recorded, here=here, tolerance=tolerance)
 
 
 def _replay(opened: ReopenedRun, plan: ReplayPlan) -> tuple[list[Facts], Facts]:
@@ -282,8 +287,7 @@ def reopen_run(path: Path, *, data: Path | None = None, weights: Path | None = N
     first = sealed.recorded_weights(weights)
     engine = sealed.open_engine(AS_RECORDED, first.directory, fsdp)
     rows_of_micro_batch = run.manifest.global_batch // recipe.batch.accumulation
-    # Micro batches keep the recorded number of rows. Where it does not divide among the devices here,
-    # one device takes them all.
+    # Micro batches keep their rows: where these do not divide among the devices here, one device takes them all.
     if not fsdp and rows_of_micro_batch % row_devices(engine.describe().mesh):
         engine = sealed.open_engine(AS_RECORDED, first.directory, fsdp=1)
     return ReopenedRun(loaded=sealed.loaded, data=read, weights=first, tokenizer=sealed.tokenizer,
@@ -326,15 +330,17 @@ def _recorded_rows(sealed: SealedRun, data: RunData) -> RowSet:
         raise RecordError(f"{run.path}: its row index does not follow from data, tokenizer and template "
                           f"({rows.digest[:16]}…, recorded {str(digest)[:16]}…)")
     # A row's digest covers its mask, but not the count of learned turns.
-    if wrong := [line["id"] for line in rows.index if line["status"] == "kept"
-                 and line.get("learned_turns") != index[line["id"]].get("learned_turns")]:
+    wrong = [line["id"] for line in rows.index if line["status"] == "kept"
+             and line.get("learned_turns") != index[line["id"]].get("learned_turns")]
+    if wrong:
         raise RecordError(f"{run.path}: {ROWS} has other learned turns than the data for {wrong[0][:80]!r}")
     return rows
 
 
 def _recorded_teacher(sealed: SealedRun) -> Teacher | Absent:
     """The teacher, if it is at the recipe's path or near the run and equals the recorded one byte for byte."""
-    if (algorithm := way_of(sealed.recipe).teacher_keys) is None:
+    algorithm = way_of(sealed.recipe).teacher_keys
+    if algorithm is None:
         return absent("the run has none")
     try:
         teacher = find_teacher(sealed.loaded, sealed.tokenizer, sealed.shape, recorded_bases(sealed.run))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from statistics import fmean
 from typing import Any
 
@@ -18,6 +19,7 @@ from workings.rollouts.rollout import Group, to_reward
 from workings.runs.choices import with_choices
 from workings.runs.probes import probes, right_answer
 from workings.runs.reward_findings import PromptRewards, TextRewards, equal_reward_groups, refusals, warnings
+from workings.scoring.items import Item
 from workings.scoring.rewards import CompletionToReward, RewardProcess, RewardSettings, total
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker_pool import ScoringProcess
@@ -103,10 +105,10 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
         resolved = resolve(loaded, tensors=model)
         prompt_set = prompts_of(resolved)
     turns, _ = prompt_set.take(Position(0, 0), min(prompts, len(prompt_set.prompts)))
+    written = _written_texts(resolved, settings, turns)
     with RewardProcess(settings) as rewarder:
-        groups = _sampled_groups(resolved, rewarder, turns) if model else []
-        named = _texts(resolved, settings, turns, groups)
-        texts = [text for _, _, text in named]
+        sampled = _sampled_texts(resolved, rewarder, turns) if model else [[] for _ in turns]
+        texts = [text for named, own in zip(written, sampled, strict=True) for text in (*named.values(), *own)]
         with slow_operation(f"rewarding {len(texts):,} texts"):
             values = rewarder.score(texts)
         with slow_operation(f"rewarding {len(texts):,} texts once more"):
@@ -119,25 +121,46 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
     for text_values in values:
         total(text_values, settings)  # raises if the sum is not a number
     weights = settings.weights
-    by_prompt: list[dict[str, TextRewards]] = [{} for _ in turns]
-    samples: list[list[TextRewards]] = [[] for _ in turns]
-    for (number, name, text), text_values, judgement in zip(named, values, judgements, strict=True):
-        rewards = TextRewards(rewards={reward: weights[reward] * value for reward, value in text_values.items()},
-                              right=judgement.score == 1, tokens=len(text.tokens), truncated=text.truncated)
-        if name:
-            by_prompt[number][name] = rewards
-        else:
-            samples[number].append(rewards)
-    return RewardCheck(
-        prompts=tuple(PromptRewards(prompt=turn.prompt.item.id, right_answer=found.pop(RIGHT_ANSWER), probes=found,
-                                    samples=tuple(own))
-                      for turn, found, own in zip(turns, by_prompt, samples, strict=True)),
-        rewards=settings.names, max_new_tokens=settings.max_new_tokens,
-        changed=tuple(_changed(settings, values, again)))
+    rewards = iter([
+        TextRewards(rewards={name: weights[name] * value for name, value in text_values.items()},
+                    right=judgement.score == 1, tokens=len(text.tokens), truncated=text.truncated)
+        for text, text_values, judgement in zip(texts, values, judgements, strict=True)])
+    checked = []
+    for turn, named, own in zip(turns, written, sampled, strict=True):
+        probe_rewards = {name: next(rewards) for name in named}
+        checked.append(PromptRewards(
+            prompt=turn.prompt.item.id, right_answer=probe_rewards.pop(RIGHT_ANSWER), probes=probe_rewards,
+            samples=tuple(islice(rewards, len(own)))))
+    return RewardCheck(prompts=tuple(checked), rewards=settings.names, max_new_tokens=settings.max_new_tokens,
+                       changed=tuple(_changed(settings, values, again)))
 
 
-def _sampled_groups(resolved: ResolvedRun, rewarder: RewardProcess, turns: Sequence[PromptTurn]) -> list[Group]:
-    """One group of completions of each prompt, as for the first update."""
+def _written_texts(resolved: ResolvedRun, settings: RewardSettings,
+                   turns: Sequence[PromptTurn]) -> list[dict[str, CompletionToReward]]:
+    """The correct answer and the probes of each prompt, by name."""
+    item_ids = {turn.prompt.item.id for turn in turns}
+    worked = {trace.id: "\n".join(trace.steps) for trace in resolved.data.traces
+              if trace.id in item_ids and any(step.strip() for step in trace.steps)}
+
+    def cut(item: Item, text: str) -> CompletionToReward:
+        # To the length of completions; decoding the remaining tokens, as training does.
+        tokens = resolved.tokenizer.encode(text)
+        if len(tokens) <= settings.max_new_tokens:
+            return CompletionToReward(item=item, text=text, tokens=tokens, truncated=False)
+        kept = tokens[:settings.max_new_tokens]
+        return CompletionToReward(item=item, text=resolved.tokenizer.decode(kept), tokens=kept, truncated=True)
+
+    written = []
+    for item in (turn.prompt.item for turn in turns):
+        steps = worked.get(item.id)
+        texts = {RIGHT_ANSWER: right_answer(item, settings.form, steps), **probes(item, settings.form, steps)}
+        written.append({name: cut(item, text) for name, text in texts.items()})
+    return written
+
+
+def _sampled_texts(resolved: ResolvedRun, rewarder: RewardProcess,
+                   turns: Sequence[PromptTurn]) -> list[list[CompletionToReward]]:
+    """One group of the model's completions of each prompt, as for the first update."""
     recipe = resolved.recipe
     with slow_operation(f"opening the model with the engine {recipe.engine}"):
         engine = find_engine(recipe.engine).engine.open(
@@ -152,29 +175,7 @@ def _sampled_groups(resolved: ResolvedRun, rewarder: RewardProcess, turns: Seque
         for start in range(0, len(turns), sampler.groups):
             groups += sampler.sample_groups(state, turns[start:start + sampler.groups], 1)
             progress.reaches(len(groups), len(turns))
-    return groups
-
-
-def _texts(resolved: ResolvedRun, settings: RewardSettings, turns: Sequence[PromptTurn],
-           groups: Sequence[Group]) -> list[tuple[int, str, CompletionToReward]]:
-    """For each prompt, by its number, the correct answer and its probes by name, and its samples without a name."""
-    item_ids = {turn.prompt.item.id for turn in turns}
-    worked = {trace.id: "\n".join(trace.steps) for trace in resolved.data.traces
-              if trace.id in item_ids and any(step.strip() for step in trace.steps)}
-    tokenizer, texts = resolved.tokenizer, list[tuple[int, str, CompletionToReward]]()
-    for number, turn in enumerate(turns):
-        item = turn.prompt.item
-        steps = worked.get(item.id)
-        written = {RIGHT_ANSWER: right_answer(item, settings.form, steps), **probes(item, settings.form, steps)}
-        for name, text in written.items():
-            tokens = tokenizer.encode(text)
-            # Truncated to the same length as completions; decoding the truncated tokens, as training does.
-            truncated, kept = len(tokens) > settings.max_new_tokens, tokens[:settings.max_new_tokens]
-            texts.append((number, name, CompletionToReward(
-                item=item, text=tokenizer.decode(kept) if truncated else text, tokens=kept, truncated=truncated)))
-        texts += [(number, "", to_reward(turn.prompt, sample, tokenizer))
-                  for group in groups[number:number + 1] for sample in group.samples]
-    return texts
+    return [[to_reward(group.prompt, sample, resolved.tokenizer) for sample in group.samples] for group in groups]
 
 
 def _changed(settings: RewardSettings, values: Sequence[Mapping[str, float]],

@@ -54,8 +54,10 @@ def files_from(run: Path, loaded: LoadedRecipe) -> dict[str, Any]:
         if not is_data_or_model_path(path) or (loaded.kept and path.is_relative_to(loaded.base.parent.resolve())):
             return name
         relative = base_from(run, path)
+        if not isinstance(relative, str):
+            return name
         # With a leading dot, so that it is not mistaken for a data set or model.
-        return name if not isinstance(relative, str) else relative if relative.startswith("..") else f"./{relative}"
+        return relative if relative.startswith("..") else f"./{relative}"
 
     values = loaded.recipe.model_dump(mode="json")
     written, moved = dict(leaves(values)), dict(leaves(with_changed_paths(values, change)))
@@ -109,14 +111,16 @@ def code_version() -> tuple[str | Absent, str | Absent]:
     package = Path(workings.__file__).resolve().parent
     # An environment may be inside another project's checkout, whose commit is irrelevant.
     if "site-packages" in package.parts or not (package.parents[1] / ".git").exists():
-        return (why := absent(f"installed as a package, version {version('workings')}")), why
+        reason = absent(f"installed as a package, version {version('workings')}")
+        return reason, reason
     try:
         commit = _git(package, "rev-parse", "HEAD").decode().strip()
         # Against HEAD, so that staged changes count; files that git does not track are not seen.
         diff = _git(package, "diff", "HEAD", "--binary", "--no-ext-diff")
     # Git may be missing or refuse a folder of another owner: the record then says why it has no commit.
     except (OSError, subprocess.SubprocessError) as error:
-        return (why := absent(f"git: {error}")), why
+        reason = absent(f"git: {error}")
+        return reason, reason
     return commit, bytes_digest(diff) if diff else absent("no uncommitted changes")
 
 

@@ -10,7 +10,7 @@ from workings.evaluation.unit import refuse_existing
 from workings.hardware.device import DeviceFacts
 from workings.planning.forward_memory import forward_program_parts
 from workings.planning.memory_formulas import FORMULA_VERSIONS
-from workings.planning.verdict import memory_verdict
+from workings.planning.verdict import Verdict, memory_verdict
 from workings.record.canonical import loads
 from workings.record.layout import EVALUATION_CONFIG, partial_unit_path
 from workings.runs.open_model import AS_RECORDED, OpenedModel, TrainedModel, WeightsRequest, open_model
@@ -25,26 +25,32 @@ OPTIMIZER_PARTS = ("moments", "master weights")
 
 
 def completions_at_a_time(request: EngineRequest, device: DeviceFacts, *, longest: int, new_tokens: int,
-                    can_train: bool) -> tuple[int, str]:
+                          can_train: bool) -> tuple[int, str]:
     """The largest power of two up to `MAX_PROMPTS` that fits with room to spare, and the sentence that says why.
 
-    ``longest`` and ``new_tokens`` are those of prompt and completion; ``can_train``: whether the optimizer's state is
-    in memory too, as it is after a checkpoint was restored.
+    Args:
+        request: the request by which the engine was opened.
+        device: the engine's device.
+        longest: tokens of the longest prompt.
+        new_tokens: tokens of the longest completion.
+        can_train: whether the optimizer's state is in memory, as it is after a checkpoint was restored.
     """
-    rows = MAX_PROMPTS
+    mesh = MeshShape.of(device.mesh)
     # Engines pad prompts, to a power of two at most.
     padded = 1 << (longest - 1).bit_length()
-    while True:
-        mesh = MeshShape.of(device.mesh)
-        parts = forward_program_parts(request, "drawing", mesh.share_of_a_copy(
-            GenerationShape(rows, padded, new_tokens)), *mesh.of_a_copy,
-                                      device.platform)
+
+    def verdict_of(rows: int) -> Verdict:
+        shape = mesh.share_of_a_copy(GenerationShape(rows, padded, new_tokens))
+        parts = forward_program_parts(request, "drawing", shape, *mesh.of_a_copy, device.platform)
         resident = {name: size for name, size in parts.items() if can_train or name not in OPTIMIZER_PARTS}
-        verdict = memory_verdict(Inspection(peak_bytes=sum(resident.values()), source="estimated", breakdown=resident,
-                                   versions=FORMULA_VERSIONS), device)
-        if rows == 1 or (verdict.fits and not verdict.marginal):
-            return rows, f"{rows} completions at a time: {verdict.reasons[0]}"
+        return memory_verdict(Inspection(peak_bytes=sum(resident.values()), source="estimated", breakdown=resident,
+                                         versions=FORMULA_VERSIONS), device)
+
+    rows, verdict = MAX_PROMPTS, verdict_of(MAX_PROMPTS)
+    while rows > 1 and (not verdict.fits or verdict.marginal):
         rows //= 2
+        verdict = verdict_of(rows)
+    return rows, f"{rows} completions at a time: {verdict.reasons[0]}"
 
 
 def sample_run(run: str | Path, prompts: Sequence[Item], out: Path, *, request: SampleRequest,
@@ -76,8 +82,8 @@ def _sized(opened: OpenedModel, items: Sequence[Item], out: Path, request: Sampl
     else:
         session = opened.session
         longest = max(len(session.template.prompt_ids(item.prompt, item.history)) for item in items)
-        rows, why = completions_at_a_time(opened.request, session.engine.describe(), longest=longest,
-                                    new_tokens=request.settings.max_new_tokens,
-                                    can_train=isinstance(opened, TrainedModel))
+        rows, why = completions_at_a_time(
+            opened.request, session.engine.describe(), longest=longest, new_tokens=request.settings.max_new_tokens,
+            can_train=isinstance(opened, TrainedModel))
     say_planned_batch(why)
     return replace(request, settings=replace(request.settings, batch_size=rows))

@@ -1,7 +1,6 @@
 """`--smoke`: runs a whole recipe with a tiny model of the same architecture in under a minute."""
 
 from dataclasses import replace
-from typing import Any
 
 from workings.config.families import TEMPLATES
 from workings.config.load import LoadedRecipe, check_recipe
@@ -15,10 +14,12 @@ from workings.ways.base import way_of
 
 # Fewer key heads than query heads, to test grouped attention.
 TINY = {"layers": 2, "width": 32, "mlp_width": 64, "heads": 2, "kv_heads": 1, "head_dim": 16}
-TRACES = 64
-ITEMS = 16
+TRACES, ITEMS = 64, 16
+"""Traces and items that a smoke run reads at most."""
 ROWS = 4
+"""Most rows of a micro batch."""
 NEW_TOKENS = 32
+"""Most tokens of a completion."""
 STEPS = 2
 """Steps of a smoke run, if not given."""
 
@@ -28,42 +29,41 @@ def shrink(loaded: LoadedRecipe, steps: int = STEPS) -> LoadedRecipe:
 
     Raises `RequestError` for a recipe with a teacher, and for a model of no known family.
     """
-    if way_of(loaded.recipe).teacher_keys is not None:
-        raise RequestError(f"--smoke does not work with algorithm.name: {loaded.recipe.algorithm.name}",
+    recipe, way = loaded.recipe, way_of(loaded.recipe)
+    if way.teacher_keys is not None:
+        raise RequestError(f"--smoke does not work with algorithm.name: {recipe.algorithm.name}",
                            "a model with the teacher's vocabulary; a tiny model has another one",
                            "training.steps=2, without --smoke")
     if not is_verified(loaded):
         raise RequestError("--smoke cannot make a model with model.verified: false",
                            "a model of a family that it can make small", "training.steps=2, without --smoke")
-    values = loaded.recipe.model_dump(mode="json", exclude_unset=True)
+    values = recipe.model_dump(mode="json", exclude_unset=True)
     values["name"] += "-smoke"
     family = find_shape(loaded, vocabulary=TRAINED_VOCABULARY).family
-    shape: dict[str, Any] = {"family": family, **TINY}
     # At least one period of hybrid layers.
-    shape["layers"] = max(shape["layers"], find_family(family).switches.get("linear_pattern", 0))
-    values["model"] = {"source": "scratch", "shape": shape}
+    layers = max(TINY["layers"], find_family(family).switches.get("linear_pattern", 0))
+    values["model"] = {"source": "scratch", "shape": {"family": family, **TINY, "layers": layers}}
     # A model with a new vocabulary needs neither the Hub nor a large embedding.
     values["tokenizer"] = "train"
     # A trained tokenizer has Gemma 1 to 3's turns and replaces others.
-    if not {*TEMPLATES[loaded.recipe.data.template]} <= {*CONTROL_TOKENS}:
+    if not {*TEMPLATES[recipe.data.template]} <= {*CONTROL_TOKENS}:
         values["data"]["template"] = "tokenizer"
     # A tiny model has no per-layer embeddings that could be on the host.
     values.get("memory", {}).pop("per_layer_embeddings", None)
     # This machine and not the recipe's device.
     values.pop("device", None)
     values.pop("mesh", None)
-    values["batch"]["micro_batch"] = min(ROWS, loaded.recipe.batch.micro_batch)
-    way_of(loaded.recipe).shrink(values, ROWS, NEW_TOKENS)
-    if loaded.recipe.environment is not None:
-        values["environment"] = loaded.recipe.environment.model_dump() | {"tasks": TRACES}
-    values["training"].pop("epochs", None)
-    values["training"]["steps"] = steps
+    values["batch"]["micro_batch"] = min(ROWS, recipe.batch.micro_batch)
+    way.shrink(values, ROWS, NEW_TOKENS)
+    if recipe.environment is not None:
+        values["environment"] = recipe.environment.model_dump() | {"tasks": TRACES}
     # A warmup that does not end before the last step would be refused.
-    values["training"].pop("warmup_steps", None)
+    for key in ("epochs", "warmup_steps"):
+        values["training"].pop(key, None)
+    values["training"]["steps"] = steps
     # Test saving too: the recipe's interval may be longer than the run.
     values.setdefault("checkpoint", {})["every_steps"] = 1
-    evaluation: dict[str, Any] = values.setdefault("evaluation", {})
-    evaluation["max_new_tokens"] = min(NEW_TOKENS, loaded.recipe.evaluation.max_new_tokens)
+    values.setdefault("evaluation", {})["max_new_tokens"] = min(NEW_TOKENS, recipe.evaluation.max_new_tokens)
     return replace(loaded, recipe=check_recipe(values, f"{loaded.origin} with --smoke"))
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.recipe import Recipe
-from workings.config.sampler import sampler_names
+from workings.config.sampler import samplers
+from workings.config.section import choice_name
 from workings.distributed.process_group import ProcessGroup, facts_of
 from workings.errors import DoesNotFit, RequestError
 from workings.inputs.datasets import find_data
@@ -39,6 +40,7 @@ from workings.runs.run_metadata import data_digests, request_of
 from workings.runs.smoke import shrink, truncate
 from workings.runs.train_result import TrainResult
 from workings.training.stopping import StopRequest
+from workings.ways.parts.row_data import PairData
 from workings.ways.parts.teacher import refuse_processes
 
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
@@ -68,7 +70,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
     opened = nullcontext(group) if group else ProcessGroup.of(loaded.recipe.engine)
     with opened as processes:
         setup = prepare_to_train(processes, loaded, out, resume=resume, smoke=smoke, force=force)
-        facts = _manifest_facts(setup, processes, smoke)
+        facts = _manifest_facts(setup, smoke)
         checks = _agree(processes, setup)
         # From here on a signal is a request to stop. Before, it ends the process, with nothing to save.
         with StopRequest() as stop:
@@ -136,7 +138,7 @@ def refuse_sampling_over_hosts(recipe: Recipe, mesh: Mapping[str, int], hosts: S
     split = any(len({*hosts[first:first + each]}) > 1 for first in range(0, len(hosts), each))
     if split and recipe.algorithm.examples == "prompts" and recipe.sampler is None:
         number = len({*hosts})
-        other = f"sampler.name={' or '.join(sampler_names())}"
+        other = f"sampler.name={' or '.join(map(choice_name, samplers()))}"
         raise RequestError(f"algorithm.name: {recipe.algorithm.name} would sample from a model that is split over "
                            f"{number} hosts",
                            "a sampler of its own, or a copy of the model on each host: for each new token all weights "
@@ -176,16 +178,19 @@ def _prepared(processes: ProcessGroup, loaded: LoadedRecipe, smoke: int) -> Trai
     return prepare(loaded, truncate(data) if smoke else data)
 
 
-def _manifest_facts(setup: TrainSetup, processes: ProcessGroup, smoke: int) -> dict[str, Any]:
+def _manifest_facts(setup: TrainSetup, smoke: int) -> dict[str, Any]:
     """Fields of the manifest that are known before the first step; the tensors must be on this machine."""
-    facts = {**setup.training_data.facts(), "smoke": smoke > 0}
+    facts: dict[str, Any] = {"smoke": smoke > 0}
+    if isinstance(setup.training_data, PairData):
+        facts["pairs"] = setup.training_data.pairs
     if not setup.shape.verified:
         facts[UNVERIFIED_MODEL] = unverified_sentence(setup.shape.family)
     if sources := setup.data.drawn_from:
         facts[DRAWN_FROM] = sources
     if setup.non_text_weights is not None:
         facts[LEFT_ASIDE] = setup.non_text_weights.to_json()
-    if setup.weights.directory is not None and (origin := origin_facts(setup.weights.directory)):
+    origin = None if setup.weights.directory is None else origin_facts(setup.weights.directory)
+    if origin:
         facts[CONVERTED_FROM] = origin
     return facts
 

@@ -1,6 +1,6 @@
 """`workings train`: trains a recipe, then evaluates the trained and the untrained model on its items."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,7 +33,7 @@ from workings.runs.train_result import TrainResult, all_cut_off
 
 
 def difference_json(comparison: Comparison) -> dict[str, Any]:
-    """The difference of a comparison with its interval and verdict, as keys of `--json`; what is absent is left out."""
+    """The difference of a comparison with its interval and verdict, as keys of `--json`; absent values are left out."""
     values = comparison.to_json()
     return {key: values[key] for key in ("delta", "delta_ci_low", "delta_ci_high", "p_value", "verdict")
             if key in values}
@@ -41,37 +41,39 @@ def difference_json(comparison: Comparison) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class BaseResult:
-    """The untrained model on the same items."""
+    """The evaluation of the untrained model on the run's items, and its comparison with the run."""
 
     path: Path | None
-    """Its evaluation, in a folder next to the runs; None for a tiny model, which no other run will begin with."""
+    """Folder of the evaluation, next to the runs; None if it was not kept, because the model was a tiny one."""
     comparison: Comparison
     """The run (B) compared with it (A)."""
     note: str = ""
+    """The damage of an earlier evaluation that was made again; empty if there was none."""
     form_free: float
-    """Its accuracy if every completion without an answer counts as correct when it contains the expected one: an upper
-    bound on the cost of an unknown answer form."""
+    """An upper bound of its accuracy: completions without an answer count as correct if they contain the right one."""
 
     def to_json(self) -> dict[str, Any]:
         """Its keys of `train --json`."""
-        values = difference_json(self.comparison)
-        if self.comparison.a is None:
-            return values
-        place = {} if self.path is None else {"base": str(self.path)}
-        return {**place, "base_accuracy": self.comparison.a.cell.mean, "base_accuracy_form_free": self.form_free,
-                **values}
+        values: dict[str, Any] = {}
+        if self.comparison.a is not None:
+            if self.path is not None:
+                values["base"] = str(self.path)
+            values["base_accuracy"] = self.comparison.a.cell.mean
+            values["base_accuracy_form_free"] = self.form_free
+        return values | difference_json(self.comparison)
 
-    def lines(self, run: Path) -> list[str]:
+    def lines(self, run: Path) -> Iterator[str]:
         """The comparison with the run, and where the answers are, in words."""
-        # One line per warning, so that they are seen.
-        sentences = [f"compared with the untrained model: {self.comparison.finding}", *self.comparison.warnings,
-                     *filter(None, [self.note])]
-        if self.comparison.a is not None and (self.form_free > self.comparison.a.cell.mean):
-            sentences.append(f"ignoring the answer form, up to {percent(self.form_free)} of the untrained model's "
-                             f"answers are correct ({percent(self.comparison.a.cell.mean)} by the recipe's scorer)")
-        return sentences if self.path is None else [
-            *sentences, f"{self.path.name} has the untrained model's answers, which later runs reuse",
-            f"to see both: workings compare {quote(str(self.path))} {quote(str(run))} --html page.html"]
+        yield f"compared with the untrained model: {self.comparison.finding}"
+        yield from self.comparison.warnings
+        if self.note:
+            yield self.note
+        if self.comparison.a is not None and self.form_free > self.comparison.a.cell.mean:
+            yield (f"ignoring the answer form, up to {percent(self.form_free)} of the untrained model's answers are "
+                   f"correct ({percent(self.comparison.a.cell.mean)} by the recipe's scorer)")
+        if self.path is not None:
+            yield f"{self.path.name} has the untrained model's answers, which later runs reuse"
+            yield f"to see both: workings compare {quote(str(self.path))} {quote(str(run))} --html page.html"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,34 +98,35 @@ class TrainAndEvaluateResult:
 
     def sentence(self, resume_command: str = "the same command with --resume") -> str:
         """The result and the next commands, in words; ``resume_command`` resumes an interrupted run."""
-        training = self.training
-        loss = "" if training.final_loss is None else f", final loss {training.final_loss:.4f}"
+        return "\n".join(self._lines(resume_command))
+
+    def _lines(self, resume_command: str) -> Iterator[str]:
+        training, measure = self.training, ""
         if training.rewards is not None:
-            loss = f", mean reward {training.rewards[0]:.3f} at first, {training.rewards[1]:.3f} at last"
-        lines = [f"{training.status} after {training.steps} steps{loss}: {training.run}"]
+            measure = f", mean reward {training.rewards[0]:.3f} at first, {training.rewards[1]:.3f} at last"
+        elif training.final_loss is not None:
+            measure = f", final loss {training.final_loss:.4f}"
+        yield f"{training.status} after {training.steps} steps{measure}: {training.run}"
         if training.status == "failed":
             state = ("the last checkpoint in the run is the last good state" if has_checkpoint(training.run) else
                      "there is no checkpoint")
-            lines.append(f"reason: {training.reason}; {state}")
+            yield f"reason: {training.reason}; {state}"
         if remark := training.learned_nothing or all_cut_off(training.metrics):
-            lines.append(remark)
+            yield remark
         if training.status == "interrupted":
-            lines.append(f"to resume: {resume_command}")
+            yield f"to resume: {resume_command}"
         if self.scorecard is not None:
-            overall = self.scorecard.overall
-            trained = len(training.setup.trained_items)
-            lines.append(f"accuracy {percent(overall.mean)} on {overall.n} items" + (
-                f", {trained:,} of them in the training data, so it measures memorization"
-                if trained else ""))
-        lines += [self.warning] if self.warning else []
+            overall, trained = self.scorecard.overall, len(training.setup.trained_items)
+            remark = f", {trained:,} of them in the training data, so it measures memorization" if trained else ""
+            yield f"accuracy {percent(overall.mean)} on {overall.n} items{remark}"
+        if self.warning:
+            yield self.warning
         if self.base is not None:
-            lines += self.base.lines(training.run)
-        # Printed, because a missing comparison would look intended.
+            yield from self.base.lines(training.run)
         if self.base_missing:
-            lines.append(f"the untrained model was not evaluated: {self.base_missing}")
-        lines += [f"to open it: workings ui {quote(str(training.run.parent))}",
-                  f"to verify: workings verify {quote(str(training.run))}"]
-        return "\n".join(lines)
+            yield f"the untrained model was not evaluated: {self.base_missing}"
+        yield f"to open it: workings ui {quote(str(training.run.parent))}"
+        yield f"to verify: workings verify {quote(str(training.run))}"
 
 
 def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,
@@ -131,8 +134,8 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
                        listeners: RunListeners | None = None) -> TrainAndEvaluateResult:
     """`train`, then evaluates the final state and, unless the recipe says no, the untrained model.
 
-    With ``resume``, a run that is sealed without one of these evaluations is only evaluated. The result has no state if
-    the base was evaluated: two models do not fit where one was planned for.
+    With ``resume``, a run that is sealed without one of these evaluations is only evaluated. If the untrained model was
+    evaluated, the result has no state: two models do not fit where one was planned for.
     """
     listeners = listeners or RunListeners()
     loaded = load_recipe(recipe, overrides)
@@ -147,15 +150,16 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
             else:
                 result = _evaluated(train(loaded, out, resume=resume, smoke=smoke, force=force, on_step=listeners.step,
                                           group=group), keep_base=not smoke)
-        if not result.training.process:
+        if result.training.process == 0:
             listeners.ended(result.training.status)
     return result
 
 
 def train_to_the_end(recipe: str | LoadedRecipe, out: Path, say: Callable[[str], None], *, again: str) -> None:
-    """`train_and_evaluate` from where an earlier call stopped; nothing if all was done. ``again``: what goes on.
+    """Continues `train_and_evaluate` where an earlier call stopped; does nothing if the run is complete.
 
-    Raises `Interrupted` if it was stopped, and `RecordError` if it failed.
+    ``say`` prints progress; ``again`` says in words which command resumes the run. Raises `Interrupted` if it was
+    stopped, and `RecordError` if it failed.
     """
     if partial_path(out).exists():
         recovery.finish_sealing(out)  # killed while it was sealed: there is nothing to resume
@@ -172,9 +176,9 @@ def train_to_the_end(recipe: str | LoadedRecipe, out: Path, say: Callable[[str],
 
 
 def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateResult:
-    """The run with its scorecards; without them for an interrupted run, and in a worker process."""
+    """Evaluates a complete run in process 0; the result of any other run has no scorecards."""
     setup, settings = training.setup, training.setup.evaluation
-    if training.process or training.status != "complete" or settings is None:
+    if training.process != 0 or training.status != "complete" or settings is None:
         return TrainAndEvaluateResult(training=training)
     # The evaluation names the root digest of the run, which exists once the run is sealed.
     sealed = RunRecord.open(training.run)
@@ -183,10 +187,13 @@ def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateRes
         # Free the last weights before reading the kept ones.
         training = replace(training, state=None)
         training = replace(training, state=setup.engine.restore(sealed.kept_checkpoint().path))
-    # Passed on directly: a variable would keep both models in memory.
-    scorecard = build_scorecard(EvaluationRecord(unit).results()) if unit.exists() else evaluate(
-        setup.session(setup.engine, training.state), setup.data.items, unit,
-        settings=settings, made_from=sealed.root, facts={"run": sealed.manifest.name, "step": sealed.kept_step})
+    if unit.exists():
+        scorecard = build_scorecard(EvaluationRecord(unit).results())
+    else:
+        # The session is passed on directly: a variable would keep both models in memory.
+        scorecard = evaluate(
+            setup.session(setup.engine, training.state), setup.data.items, unit, settings=settings,
+            made_from=sealed.root, facts={"run": sealed.manifest.name, "step": sealed.kept_step})
     if not setup.recipe.evaluation.base:
         return TrainAndEvaluateResult(training=training, scorecard=scorecard, warning=EvaluationRecord(unit).warning)
     # Free the trained weights before making the untrained ones.
@@ -199,7 +206,7 @@ def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateRes
 
 
 def _base(setup: TrainSetup, settings: EvaluationSettings, run: RunRecord, *, keep: bool) -> BaseResult:
-    """The untrained model's evaluation, cached next to the run or new, and its comparison with the run."""
+    """Evaluates the untrained model, or reads its evaluation next to the run. ``keep``: for later runs."""
     with nullcontext(str(run.path.parent)) if keep else TemporaryDirectory() as folder:
         record, note = evaluate_base(
             setup.session(setup.engine, None), setup.data.items, Path(folder),

@@ -35,8 +35,8 @@ class SampleRequest:
     """Rules of preference pairs; None: no pairs."""
 
     def __post_init__(self) -> None:
-        if (form := self.settings.form) not in STYLES:
-            raise RequestError(f"samples in the form {form} cannot become traces",
+        if self.settings.form not in STYLES:
+            raise RequestError(f"samples in the form {self.settings.form} cannot become traces",
                                f"one of {', '.join(STYLES)}: kept samples are traces, split into steps and answer",
                                f"--form {STYLES[0]}")
 

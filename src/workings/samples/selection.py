@@ -1,8 +1,11 @@
-"""Selects samples for training, as traces or as pairs: functions of a unit's predictions and of a few rules."""
+"""Selects samples for training, as traces or as preference pairs.
+
+The input are the samples of each prompt, as lines of a unit's predictions; the rules are `Selection` and `PairRule`.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -56,7 +59,6 @@ class Candidate:
     score: float
     seed: int
     """Sampling seed; -1 for a greedy completion."""
-    tokens: int
     labels: Mapping[str, Any]
     """Section, category, difficulty and earlier turns of its item, as far as it has them."""
     problem: str
@@ -78,30 +80,36 @@ class Candidate:
 
 def sample_of(row: Mapping[str, Any], form: str) -> Candidate:
     """The sample of a line of predictions in a form (see `SampleOrigin`). Raises `RecordError`."""
-    has_text = isinstance(row["completion"], str) and not {"completion_sha256", "error"} & row.keys()
-    text = row["completion"] if has_text and row["completion"].strip() else ""
-    parts = None
-    if not text:
-        problem = NO_TEXT
-    elif row["finish_reason"] != "stop":
-        problem = CUT_OFF
-    # In a row such a token would end or forge a turn.
-    elif row.get("control_tokens"):
-        problem = CONTROL
-    # Chat templates remove white space, so another text than the sample would be trained on.
-    elif text != text.strip():
-        problem = WHITE_SPACE
-    else:
+    completion = row["completion"]
+    is_recorded = isinstance(completion, str) and not {"completion_sha256", "error"} & row.keys()
+    text = completion if is_recorded and completion.strip() else ""
+    problem, steps, answer = _problem(row, text), (), ""
+    if not problem:
         parts = split_completion(text, form) if row["format_ok"] is True else None
-        problem = OTHER_FORM if parts is None else ""
-    steps, answer = parts or ((), "")
+        if parts is None:
+            problem = OTHER_FORM
+        else:
+            steps, answer = parts
     item = item_of(row)
     labels = {name: getattr(item, name) for name in _LABELS if getattr(item, name) not in (UNSPECIFIED, "")}
     if item.history:
         labels["history"] = item.history
     return Candidate(prompt_id=row["id"], number=row["sample"], prompt=row["prompt"], text=text, score=row["score"],
-                     seed=row.get("seed", -1), tokens=row["completion_tokens"], labels=labels, problem=problem,
+                     seed=row.get("seed", -1), labels=labels, problem=problem,
                      has_wrong_step=row["steps_valid"] < row["steps_checked"], steps=steps, answer=answer)
+
+
+def _problem(row: Mapping[str, Any], text: str) -> str:
+    """Why no row can be made of a completion, whatever its form; empty if one can."""
+    if not text:
+        return NO_TEXT
+    if row["finish_reason"] != "stop":
+        return CUT_OFF
+    # In a row such a token would end or forge a turn.
+    if row.get("control_tokens"):
+        return CONTROL
+    # Chat templates remove white space, so another text than the sample would be trained on.
+    return WHITE_SPACE if text != text.strip() else ""
 
 
 KEEP = ("correct", "best", "all")
@@ -127,6 +135,14 @@ class Selection:
         if self.most_per_prompt < 0:
             raise RequestError(f"most_per_prompt is negative: {self.most_per_prompt}", "at least 1, or 0 for all")
 
+    def refusal(self, sample: Candidate, best: float) -> str:
+        """Why a usable sample is left out, if the usable ones of its prompt score ``best`` at most; empty if not."""
+        if self.keep == "correct" and not sample.is_right:
+            return WRONG
+        if self.keep == "best" and (sample.score < best or sample.score <= 0):
+            return NOT_THE_BEST
+        return WRONG_STEP if self.valid_steps and sample.has_wrong_step else ""
+
 
 RIGHT_SAMPLES = Selection()
 
@@ -148,10 +164,6 @@ class Counts:
     left_out: Mapping[str, int]
     """Number of left-out samples by reason."""
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values for the record."""
-        return {**asdict(self), "left_out": dict(sorted(self.left_out.items()))}
-
 
 def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection, origin: SampleOrigin
            ) -> tuple[tuple[Trace, ...], Counts]:
@@ -162,48 +174,39 @@ def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection,
     for rows in prompts:
         samples = [sample_of(row, origin.form) for row in rows]
         # Over all samples, also unusable ones: these counts are about the prompt.
-        right = sum(sample.is_right for sample in samples)
-        solved["never" if not right else "always" if right == len(samples) else "sometimes"] += 1
+        right = [sample.is_right for sample in samples]
+        solved["never" if not any(right) else "always" if all(right) else "sometimes"] += 1
         reasons = _reasons(samples, selection)
         kept += [sample for sample, reason in zip(samples, reasons, strict=True) if not reason]
         left_out.update(filter(None, reasons))
     counts = Counts(
         prompts=solved.total(), **{name: solved[name] for name in ("never", "sometimes", "always")},
         with_kept=len({sample.prompt_id for sample in kept}), samples=len(kept) + left_out.total(), kept=len(kept),
-        left_out=left_out)
-    return tuple(trace_of(sample, origin) for sample in kept), counts
-
-
-def trace_of(sample: Candidate, origin: SampleOrigin) -> Trace:
-    """The trace whose completion is exactly the sample's text."""
-    return Trace(id=f"{sample.prompt_id}/{sample.number}", prompt=sample.prompt, steps=sample.steps,
-                 answer=sample.answer, source=origin.source,
-                 metadata={**sample.facts, DRAWN_FROM: origin.drawn_from}, **sample.labels)
+        left_out=dict(sorted(left_out.items())))
+    # Their completions are exactly the texts of the samples.
+    traces = tuple(Trace(
+        id=f"{sample.prompt_id}/{sample.number}", prompt=sample.prompt, steps=sample.steps, answer=sample.answer,
+        source=origin.source, metadata={**sample.facts, DRAWN_FROM: origin.drawn_from}, **sample.labels)
+        for sample in kept)
+    return traces, counts
 
 
 def _reasons(samples: Sequence[Candidate], selection: Selection) -> list[str]:
     """The reason why each sample of one prompt is left out; empty for kept ones."""
-    reasons = [sample.problem for sample in samples]
-    usable = [index for index, reason in enumerate(reasons) if not reason]
     # Among usable ones: a better sample that was cut off must not exclude the best usable one.
-    best = max((samples[index].score for index in usable), default=0.0)
-    for index in usable:
-        score = samples[index].score
-        if selection.keep == "correct" and not samples[index].is_right:
-            reasons[index] = WRONG
-        elif selection.keep == "best" and (score < best or score <= 0):
-            reasons[index] = NOT_THE_BEST
-        elif selection.valid_steps and samples[index].has_wrong_step:
-            reasons[index] = WRONG_STEP
+    best = max((sample.score for sample in samples if not sample.problem), default=0.0)
+    reasons: list[str] = []
     kept_texts: set[str] = set()
-    for index in (index for index in usable if not reasons[index]):
+    for sample in samples:
+        reason = sample.problem or selection.refusal(sample, best)
         # Copies before the limit, so that the record counts a copy as a copy even if the prompt has enough.
-        if samples[index].text in kept_texts:
-            reasons[index] = SAME_TEXT
-        elif selection.most_per_prompt and len(kept_texts) >= selection.most_per_prompt:
-            reasons[index] = ENOUGH
-        else:
-            kept_texts.add(samples[index].text)
+        if not reason and sample.text in kept_texts:
+            reason = SAME_TEXT
+        elif not reason and selection.most_per_prompt and len(kept_texts) >= selection.most_per_prompt:
+            reason = ENOUGH
+        if not reason:
+            kept_texts.add(sample.text)
+        reasons.append(reason)
     return reasons
 
 

@@ -37,7 +37,7 @@ def selection_files(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], c
         preference_pairs = make_pairs(read(), pairs, origin)
         files[PAIRS] = lines_bytes(pair.to_json() for pair in preference_pairs)
         pairs_json = {**asdict(pairs), "made": len(preference_pairs)}
-    files[SELECTION] = line({"schema": SCHEMA, "selection": asdict(selection), "counts": counts.to_json(),
+    files[SELECTION] = line({"schema": SCHEMA, "selection": asdict(selection), "counts": asdict(counts),
                              "pairs": pairs_json})
     return files
 

@@ -1,13 +1,12 @@
 """The interface of a way of learning: everything that differs between imitation, preferences, rewards and a teacher.
 
-A way is a section of the recipe, so that a recipe's `algorithm` is the object that everything else asks. Its module is
-read with every recipe, and therefore imports what makes batches only inside of methods.
+A way is the recipe's section `algorithm`: planning, training and verification ask this object. Its module is imported
+with every recipe, so it imports large modules only inside of methods.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -15,6 +14,7 @@ from pydantic import ValidationInfo
 
 from workings.config.algorithm import Algorithm
 from workings.config.section import refused, written_keys
+from workings.hardware.device import row_devices
 
 if TYPE_CHECKING:
     from workings.config.data import DataConfig
@@ -27,35 +27,35 @@ if TYPE_CHECKING:
     from workings.models.chat import ChatTemplate
     from workings.models.tokenizer import Tokenizer
     from workings.ways.parts.replay_source import BatchSource, ReopenedRun
+    from workings.ways.parts.row_data import TraceData
     from workings.ways.parts.training_data import TrainingData
 
 KeyValues = dict[str, Any]
-"""Changes of a recipe: values by dotted key."""
+"""Changes of a recipe: values by dotted key, such as ``{"algorithm.updates": 2}``."""
 TeacherPrecision = Literal["fp32", "bf16", "nf4"]
-"""Formats from most bits to fewest: the search for a plan that fits tries the next one."""
+"""Number formats, from most bits to fewest."""
 
 
 class Way(Algorithm):
-    """A way of learning. The defaults fit a way that learns from rows of traces."""
+    """A way of learning. The methods here are those of a way that learns from rows of traces."""
 
     not_searched: ClassVar[str] = ""
-    """Changes that the search for a plan that fits leaves out, as a remark."""
+    """A remark about changes that the search for a plan that fits does not try."""
     asks_teacher_in_every_step: ClassVar[bool] = False
     """Whether a teacher stays loaded during training; otherwise it is asked before the first step."""
     reads_reference_first: ClassVar[bool] = False
     """Whether a reference reads each row of the first epoch before the first step."""
     controls: ClassVar[tuple[str, ...]] = ()
-    """Its wrong replays, by their names in `replays`."""
+    """Changes that a replay must distinguish from the record, by their names in `workings.ways.parts.replays`."""
 
     def check(self, recipe: Recipe, info: ValidationInfo) -> None:
-        """Refuses rewards, and held-out items during training: the run has its evaluation loss."""
+        """Refuses rewards, and held-out items during training that do not select the best checkpoint."""
         self._check_rewards(recipe)
         given = written_keys(recipe.evaluation, info, {"items_during_training"}, name="evaluation")
         if given and not recipe.checkpoint.scores_items:
             raise refused(f"algorithm.name: {self.name} does not take {given}",
                           "no `evaluation.items_during_training`: it is for runs with rollouts, and for the best "
-                          "checkpoint by accuracy",
-                          "leave it out, or checkpoint={keep: best, measure: accuracy}")
+                          "checkpoint by accuracy", "leave it out, or checkpoint={keep: best, measure: accuracy}")
         self._check_learned_turns(recipe)
 
     def _check_rewards(self, recipe: Recipe) -> None:
@@ -68,22 +68,14 @@ class Way(Algorithm):
             raise refused(f"algorithm.name: {self.name} does not take data.learn: all",
                           "last: only completions are trained on, not the turns before them", "data.learn=last")
 
-    def watched_items(self, recipe: Recipe) -> int:
-        """Most held-out items that are answered and scored at each evaluation during training."""
-        return recipe.evaluation.items_during_training if recipe.checkpoint.scores_items else 0
-
     def shrink(self, values: KeyValues, rows: int, new_tokens: int) -> None:
-        """Makes the sections of a recipe small for `--smoke`, in place.
-
-        ``rows``: of a micro batch; ``new_tokens``: most tokens of a completion.
-        """
+        """Makes a recipe's sections small for `--smoke`, in place: at most these rows and tokens of a completion."""
 
     def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
-        """Programs of a run in addition to the step and the evaluation, with their largest shapes over all devices.
+        """Programs besides the step and the evaluation, with their largest shapes over all devices.
 
         ``step``: the largest batch of an update; ``most_prompts``: prompts that all devices together answer at a time.
         """
-        del recipe, step, most_prompts
         return {}
 
     @property
@@ -93,30 +85,15 @@ class Way(Algorithm):
 
     def rollouts(self, steps: int) -> int:
         """Number of rollouts in this number of steps."""
-        del steps
-        return 0
-
-    def rollout_passes(self) -> int:
-        """Passes over a batch that a rollout needs in addition to the sampling."""
         return 0
 
     def not_counted(self) -> list[str]:
-        """What the estimated time of a run leaves out, a clause each."""
+        """Parts of a run that its estimated time leaves out."""
         return []
 
     def smaller_teacher(self) -> KeyValues:
         """The next format of a teacher with fewer bits; empty without one."""
         return {}
-
-    def smaller_rollouts(self, recipe: Recipe, devices: int) -> Iterator[KeyValues]:
-        """Changes to smaller rollouts, the least first."""
-        del recipe, devices
-        yield from ()
-
-    def shorter_completions(self, recipe: Recipe) -> Iterator[KeyValues]:
-        """Changes to shorter completions, the least first."""
-        del recipe
-        yield from ()
 
     def build_rows(self, entries: Sequence[Any], tokenizer: Tokenizer, template: ChatTemplate,
                    config: DataConfig) -> RowSet:
@@ -129,32 +106,38 @@ class Way(Algorithm):
         """Rows as batches take them, with those of one example together."""
         return rows
 
-    def learned_form(self, recipe: Recipe) -> str:
-        """Form of the completions that are learned; empty for sampled ones."""
-        from workings.data.traces import completion_form
-        return completion_form(recipe.data.reasoning)
-
     def ids_of_examples(self, row_ids: Sequence[str]) -> set[str]:
         """Ids of the examples that became these rows."""
         from workings.data.rows import example_id
         return {*row_ids, *map(example_id, row_ids)}
 
-    @abstractmethod
+    def row_data(self) -> type[TraceData]:
+        """Kind of its training data, if it learns from rows."""
+        from workings.ways.parts.row_data import TraceData
+        return TraceData
+
     def prepare(self, resolved: ResolvedRun, engine: Engine) -> TrainingData:
         """Reads, checks and orders a run's training data; no weight is read. Raises `RequestError`."""
+        from workings.ways.parts.row_data import read_rows
+        data = self.row_data()(recipe=resolved.recipe, rows=read_rows(resolved),
+                               devices=row_devices(engine.describe().mesh))
+        data.check(engine)
+        return data
 
-    @abstractmethod
     def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
-        """The batches of a run's steps once more, with the recorded number of rows.
+        """The batches of a sealed run's steps, made again.
 
-        ``seed`` decides the order of the data, and sampling; ``exact``: compute again what was computed before or
-        between the steps, instead of using recorded values.
+        ``seed`` decides sampling and the order of the data. ``exact``: also computes again what came before the steps
+        and between them, such as completions, instead of using recorded values.
         """
+        from workings.ways.parts.replays import RowSource
+        data = self.reopened_data(opened, seed)
+        return RowSource(batches=data.batches, add=data.add_signals)
 
-    @abstractmethod
-    def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
-                      exact: bool) -> dict[str, tuple[str, BatchSource]]:
-        """Controls of this way, which a replay must distinguish from the record: description and batches."""
+    def reopened_data(self, opened: ReopenedRun, seed: int) -> Any:
+        """The rows of a sealed run in the order of a seed, if it learns from rows."""
+        return self.row_data()(recipe=opened.recipe.model_copy(update={"seed": seed}), rows=opened.rows,
+                               devices=opened.row_devices)
 
 
 class TeacherWay(Way):
@@ -172,7 +155,7 @@ class TeacherWay(Way):
         """Itself: its keys name the teacher."""
         return self
 
-    def smaller_teacher(self) -> dict[str, Any]:
+    def smaller_teacher(self) -> KeyValues:
         """The next format with fewer bits."""
         fewer = dict(pairwise(get_args(TeacherPrecision))).get(self.teacher_precision)
         return {"algorithm.teacher_precision": fewer} if fewer else {}

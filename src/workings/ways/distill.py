@@ -7,7 +7,7 @@ policy gradient of the reverse divergence, with an advantage for each token and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -17,7 +17,6 @@ from workings.objectives.top_tokens import MAX_TOKENS, TopTokens
 from workings.record.layout import PROMPTS, ROLLOUTS, ROWS, TEACHER, TOP_TOKENS
 from workings.ways.base import TeacherWay
 from workings.ways.parts.rollout_way import RolloutWay
-from workings.ways.parts.row_way import RowWay
 
 if TYPE_CHECKING:
     from workings.engines.base import Engine
@@ -31,12 +30,11 @@ class Distill(TeacherWay, RolloutWay):
 
     name: Literal["distill"]
     """On-policy distillation."""
-    asks_teacher_in_every_step: ClassVar[bool] = True
-    records: ClassVar[tuple[str, ...]] = (PROMPTS, TEACHER, ROLLOUTS)
-    controls: ClassVar[tuple[str, ...]] = ("teacher",)
+    asks_teacher_in_every_step = True
+    records = (PROMPTS, TEACHER, ROLLOUTS)
+    controls = ("teacher",)
     group: int = Field(default=4, ge=1)
     """Completions sampled for each prompt; they are not compared, so 1 is enough."""
-
     patience: int = Field(default=10, ge=1)
     """Training stops after this many updates in a row that changed no weight."""
 
@@ -53,9 +51,9 @@ class Distill(TeacherWay, RolloutWay):
 
     def token_advantages(self, advantage: float, sampler: Sequence[float], reference: Sequence[float]) -> list[float]:
         """Each token's log probability under the teacher minus that when it was sampled; 0 without ``reference``."""
+        # The completion's own advantage is 0, because nothing is compared within a group.
         if not reference:
             return [advantage] * len(sampler)
-        # The completion's own advantage is 0 here, because nothing is compared within a group.
         return [advantage + teacher - student for teacher, student in zip(reference, sampler, strict=True)]
 
     def judges(self, resolved: ResolvedRun) -> dict[str, Any]:
@@ -64,7 +62,7 @@ class Distill(TeacherWay, RolloutWay):
         return {"teacher": find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)}
 
 
-class TraceDistill(TeacherWay, RowWay):
+class TraceDistill(TeacherWay):
     """At each learned position of a trace the student's distribution becomes the teacher's.
 
     The teacher computes its most likely tokens once, before the first step, and is not in memory after that. The traces
@@ -73,9 +71,9 @@ class TraceDistill(TeacherWay, RowWay):
 
     name: Literal["distill_traces"]
     """Off-policy distillation on traces."""
-    learns_earlier_turns: ClassVar[bool] = True
-    records: ClassVar[tuple[str, ...]] = (ROWS, TEACHER, TOP_TOKENS)
-    controls: ClassVar[tuple[str, ...]] = ("top_tokens",)
+    learns_earlier_turns = True
+    records = (ROWS, TEACHER, TOP_TOKENS)
+    controls = ("top_tokens",)
     top_k: int = Field(default=16, ge=1, le=MAX_TOKENS)
     """Number of the teacher's most likely tokens at each position; the rest of the vocabulary counts as one further
     token. Each takes 8 bytes per position on the disk and in memory."""
@@ -98,7 +96,6 @@ class TraceDistill(TeacherWay, RowWay):
     def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
         """Traces with the teacher's top tokens."""
         from workings.ways.parts.replays import replayed_top_tokens
-        del exact
         return replayed_top_tokens(opened, self.objective, self.reopened_data(opened, seed).batches)
 
 

@@ -8,7 +8,7 @@ learns from verdicts instead of pairs (2402.01306). ORPO: imitation and preferen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, model_validator
 
@@ -17,7 +17,7 @@ from workings.errors import RequestError
 from workings.objectives import kto, preference
 from workings.objectives.preference import Preference
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
-from workings.ways.parts.row_way import RowWay
+from workings.ways.base import Way
 
 if TYPE_CHECKING:
     from workings.config.data import DataConfig
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from workings.ways.parts.row_data import PairData, ReferencedPairData
 
 
-class PairWay(RowWay):
+class PairWay(Way):
     """Trains on pairs of completions: the chosen one becomes likelier than the rejected one."""
 
-    examples: ClassVar[Literal["traces", "pairs", "prompts", "verdicts"]] = "pairs"
-    rows_per_example: ClassVar[int] = 2
-    records: ClassVar[tuple[str, ...]] = (ROWS,)
-    controls: ClassVar[tuple[str, ...]] = ("pair",)
+    examples = "pairs"
+    rows_per_example = 2
+    records = (ROWS,)
+    controls = ("pair",)
     beta: float = Field(gt=0, strict=False)
 
     def check(self, recipe: Recipe, info: ValidationInfo) -> None:
@@ -64,11 +64,6 @@ class PairWay(RowWay):
         from workings.data.pair_rows import PairRows
         return PairRows(rows)
 
-    def learned_form(self, recipe: Recipe) -> str:
-        """Completions as they are in the pairs."""
-        del recipe
-        return "…"
-
     def row_data(self) -> type[PairData]:
         """Rows of pairs."""
         from workings.ways.parts.row_data import PairData
@@ -83,13 +78,12 @@ class PairWay(RowWay):
 class ReferencedPairs(PairWay):
     """Pairs of rows, each compared with its log probability under a reference: the model before training."""
 
-    reads_reference_first: ClassVar[bool] = True
-    records: ClassVar[tuple[str, ...]] = (ROWS, REFERENCE_LOG_PROBS)
-    controls: ClassVar[tuple[str, ...]] = ("pair", "reference")
+    reads_reference_first = True
+    records = (ROWS, REFERENCE_LOG_PROBS)
+    controls = ("pair", "reference")
 
     def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
         """The reference's log probabilities of the same batches, before the first step, with the state in memory."""
-        del recipe, most_prompts
         return {"log_probs": step}
 
     def row_data(self) -> type[ReferencedPairData]:
@@ -114,17 +108,14 @@ class Dpo(ReferencedPairs):
     beta: float = Field(default=0.1, gt=0, strict=False)
     """How close the model stays to the reference: the larger, the closer. For `ipo`, the paper's tau."""
     loss: Literal["sigmoid", "ipo"] = "sigmoid"
-    """`sigmoid`: the loss of DPO. `ipo`: a squared distance, which does not push pairs apart without end (TRL:
-    `loss_type`)."""
+    """`sigmoid`: the loss of DPO. `ipo`: a squared distance, which bounds how far pairs move (TRL: `loss_type`)."""
     label_smoothing: float = Field(default=0.0, ge=0, lt=0.5, strict=False)
     """Share of the pairs that are assumed to be labelled the wrong way round; `sigmoid` only."""
     length_normalized: bool = False
-    """Whether a completion counts by its mean log probability per token instead of the sum (TRL: `sigmoid_norm`);
-    `sigmoid` only, `ipo` always takes the mean."""
+    """Whether `sigmoid` uses the mean log probability per token (TRL: `sigmoid_norm`), as `ipo` always does."""
 
     @model_validator(mode="after")
-    def options_belong_to_the_loss(self) -> Self:
-        """Refuses keys that the loss does not use."""
+    def _options_belong_to_the_loss(self) -> Self:
         try:
             _ = self.objective
         # Inside of a validator pydantic expects an error of its kind.
@@ -148,12 +139,11 @@ class Kto(ReferencedPairs):
 
     name: Literal["kto"]
     """Kahneman-Tversky optimization: verdicts on single completions."""
-    examples: ClassVar[Literal["traces", "pairs", "prompts", "verdicts"]] = "verdicts"
+    examples = "verdicts"
     beta: float = Field(default=0.1, gt=0, strict=False)
     """How close the model stays to the reference: the larger, the closer."""
     right_weight: float = Field(default=1.0, gt=0, strict=False)
-    """Weight of correct completions (TRL: `desirable_weight`). With counts that differ much, the weighted counts should
-    be about equal."""
+    """Weight of correct completions (TRL: `desirable_weight`); balances very different numbers of both kinds."""
     wrong_weight: float = Field(default=1.0, gt=0, strict=False)
     """Weight of wrong completions (TRL: `undesirable_weight`)."""
 

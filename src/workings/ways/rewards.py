@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 class RewardWay(RolloutWay):
     """Each completion is rewarded and compared with the others of its prompt."""
 
-    records: ClassVar[tuple[str, ...]] = (PROMPTS, REWARDS, ROLLOUTS)
-    controls: ClassVar[tuple[str, ...]] = ("reward", "advantage")
-    # A mean within each completion: in a long one each token weighs less.
-    form: ClassVar[dict[str, Any]] = {"normalize": "sequences"}
-    """Fields of `PolicyGradient` that the algorithm decides."""
+    records = (PROMPTS, REWARDS, ROLLOUTS)
+    controls = ("reward", "advantage")
+    normalize: ClassVar[Literal["tokens", "sequences"]] = "sequences"
+    """This and the next two are fields of `PolicyGradient`. Here: a mean within each completion, then over all."""
+    ratio: ClassVar[Literal["token", "sequence"]] = "token"
+    bound: ClassVar[Literal["pessimistic", "detached"]] = "pessimistic"
 
     kl_beta: float = Field(default=0.0, ge=0, strict=False)
     """Weight of the divergence from the model before training, the reference (TRL: `beta`); 0: no reference. With
@@ -61,7 +62,8 @@ class RewardWay(RolloutWay):
     def objective(self) -> PolicyGradient:
         """The policy gradient in this algorithm's form, with the recipe's bounds and divergence."""
         return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, kl_beta=self.kl_beta,
-                              temperature=self.temperature, **self.form)
+                              temperature=self.temperature, normalize=self.normalize, ratio=self.ratio,
+                              bound=self.bound)
 
     def advantages(self, rewards: Sequence[float]) -> list[float]:
         """Advantages of one group's completions: distances from its mean in units of its standard deviation."""
@@ -75,8 +77,9 @@ class RewardWay(RolloutWay):
 
     def not_counted(self) -> list[str]:
         """The rewards, and groups that are sampled once more."""
-        again = ["further samples in place of groups with equal rewards"] if self.max_sampling_rounds > 1 else []
-        return ["rewards", *again]
+        if self.max_sampling_rounds == 1:
+            return ["rewards"]
+        return ["rewards", "further samples in place of groups with equal rewards"]
 
     def judges(self, resolved: ResolvedRun) -> dict[str, Any]:
         """The rewards. Raises `RequestError` for missing or broken files of rewards."""
@@ -105,7 +108,7 @@ class DrGrpo(RewardWay):
 
     name: Literal["dr_grpo"]
     """GRPO done right: no division by spread or length."""
-    form: ClassVar[dict[str, Any]] = {"normalize": "tokens"}
+    normalize = "tokens"
 
     def advantages(self, rewards: Sequence[float]) -> list[float]:
         """Rewards minus their mean."""
@@ -114,7 +117,6 @@ class DrGrpo(RewardWay):
 
     def divisor(self, *, rows: int, tokens: int) -> float:
         """Maximum number of tokens of the completions."""
-        del tokens
         # Independent of lengths: a token weighs the same in a short completion and in a long one.
         return float(rows * self.max_new_tokens)
 
@@ -141,10 +143,9 @@ class Dapo(RewardWay):
 
     name: Literal["dapo"]
     """Decoupled clip and dynamic sampling policy optimization."""
-    form: ClassVar[dict[str, Any]] = {"normalize": "tokens"}
+    normalize = "tokens"
     clip_high: float = Field(default=0.28, gt=0, strict=False)
-    """Upper clipping bound: the ratio counts up to `1 + clip_high`, so unlikely tokens may become likely faster than
-    likely ones unlikely."""
+    """Upper clipping bound: the ratio counts up to `1 + clip_high`, so unlikely tokens may become likely fast."""
     max_resamples: int = Field(default=10, ge=1)
     """Upper limit on dynamic sampling: groups with equal rewards are replaced until each rollout's prompts were sampled
     this many times. If there are still too few groups, the remaining rows of the batch stay empty."""
@@ -161,10 +162,9 @@ class Gspo(RewardWay):
     name: Literal["gspo"]
     """Group sequence policy optimization."""
     # A product of hundreds of ratios would explode; its geometric mean stays near 1, so the bounds are narrow.
-    form: ClassVar[dict[str, Any]] = {"ratio": "sequence", "normalize": "sequences"}
+    ratio = "sequence"
     clip_low: float = Field(default=3e-4, gt=0, le=1, strict=False)
-    """Lower clipping bound: the ratio of a completion counts from `1 - clip_low` on; it moves far less than that of a
-    token."""
+    """Lower clipping bound: a completion's ratio, which moves less than a token's, counts from `1 - clip_low` on."""
     clip_high: float = Field(default=4e-4, gt=0, strict=False)
     """Upper clipping bound: the ratio counts up to `1 + clip_high`."""
 
@@ -175,7 +175,8 @@ class Cispo(RewardWay):
     name: Literal["cispo"]
     """Clipped importance sampling policy optimization."""
     # Detached: the gradient goes through the log probability alone, so clipping never makes it zero.
-    form: ClassVar[dict[str, Any]] = {"bound": "detached", "normalize": "tokens"}
+    bound = "detached"
+    normalize = "tokens"
     clip_low: float = Field(default=1.0, gt=0, le=1, strict=False)
     """Lower clipping bound: the ratio counts from `1 - clip_low` on; 1: no lower bound."""
     clip_high: float = Field(default=4.0, gt=0, strict=False)
@@ -193,8 +194,7 @@ def normalized(rewards: Sequence[float]) -> list[float]:
 
 def centered(rewards: Sequence[float]) -> list[float]:
     """Rewards minus their mean; zeros where all are equal, without the rounding of a mean."""
-    # The mean of n equal numbers may differ from them in its last bit, and a distance of 1e-17 would be divided by a
-    # tiny spread.
+    # The mean of equal numbers may differ from them in its last bit, and that would be divided by a tiny spread.
     center = rewards[0] if len(set(rewards)) == 1 else fmean(rewards)
     return [reward - center for reward in rewards]
 

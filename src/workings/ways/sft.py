@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from workings.objectives.base import CROSS_ENTROPY, CrossEntropy
 from workings.record.layout import ROWS
-from workings.ways.parts.row_way import RowWay
+from workings.ways.base import Way
 
 
-class Sft(RowWay):
+class Sft(Way):
     """Traces are imitated: supervised fine-tuning by cross entropy."""
 
     name: Literal["sft"]
     """Supervised fine-tuning on traces."""
-    learns_earlier_turns: ClassVar[bool] = True
-    records: ClassVar[tuple[str, ...]] = (ROWS,)
+    learns_earlier_turns = True
+    records = (ROWS,)
 
     @property
     def objective(self) -> CrossEntropy:

@@ -60,8 +60,7 @@ class VllmConfig(SamplerConfig):
     name: Literal["vllm"]
     """vLLM, in its own environment."""
     url: str = ""
-    """Address of a running server, such as `http://127.0.0.1:8000`, and reads files of this machine; empty: the run
-    starts one."""
+    """Address of a running server on this machine, such as `http://127.0.0.1:8000`; empty: the run starts one."""
     command: str = Field(default="vllm", min_length=1)
     """Program that starts a server, such as `/opt/vllm/bin/vllm`."""
     # Not strict, because YAML and JSON give a list where a tuple is declared.
@@ -124,7 +123,6 @@ class VllmSampler:
         Raises `TrainingFailed` if the server failed or gave another answer, and `RequestError` if it does not start.
         """
         from workings.engines.base import Completion
-        del seeds
         if state is not None:
             self.load(state)
         answer = self._ask("/v1/completions", {

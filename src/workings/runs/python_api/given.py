@@ -104,7 +104,9 @@ def _is_one_text(row: Mapping[str, Any]) -> bool:
 
 def algorithm_for(form: str) -> str:
     """The algorithm that learns from rows of this format; empty for the default."""
-    return "dpo" if form in PAIR_FORMATS else "kto" if form in VERDICT_FORMATS else ""
+    if form in PAIR_FORMATS:
+        return "dpo"
+    return "kto" if form in VERDICT_FORMATS else ""
 
 
 def write_given_items(data: Any, out: Path) -> None:
@@ -124,13 +126,13 @@ def write_given_items(data: Any, out: Path) -> None:
 
 
 @contextmanager
-def items_file(items: Rows, name: str = "given") -> Iterator[Path]:
+def items_file(items: Rows) -> Iterator[Path]:
     """A file of items: the named one, or a temporary file of the given rows. Raises `RequestError`."""
     if isinstance(items, str | Path):
         yield Path(items)
         return
     with TemporaryDirectory(prefix="workings-") as folder:
-        file = Path(folder, f"{name}.jsonl")
+        file = Path(folder, "given.jsonl")
         write_given_items(items, file)
         yield file
 

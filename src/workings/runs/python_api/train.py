@@ -22,16 +22,7 @@ from workings.record.layout import CONFIG, GIVEN_ITEMS, GIVEN_TRACES
 from workings.record.metrics import Callback
 from workings.reports.trackers import RunListeners
 from workings.runs.create_or_resume import load_to_resume, run_directory
-from workings.runs.python_api.given import (
-    COMPLETIONS,
-    Reward,
-    Rows,
-    algorithm_for,
-    recipe_rewards,
-    rows_of,
-    write_given_items,
-    write_given_traces,
-)
+from workings.runs.python_api import given
 from workings.runs.python_api.run_object import Run
 from workings.runs.smoke import STEPS
 from workings.runs.train_and_evaluate import train_and_evaluate
@@ -45,11 +36,9 @@ QUESTIONS = "items"
 BATCH = {"micro_batch": 4, "accumulation": 4}
 """Section `batch` for many rows."""
 FINAL_SHARE = 0.1
-"""Learning rate at the last step as a share of the peak; with 0 the last (maybe only) step would change nothing."""
+"""Learning rate at the last step as a share of the peak: with 0 that step would change nothing."""
 LEARNING_RATES = {"scratch": 1e-3, "full": 2e-5, "lora": 2e-4, "qlora": 2e-4}
 """Peak learning rate by method; adapters need a far larger one than all weights."""
-
-
 Method = Literal["full", "lora", "qlora"]
 IN_PYTHON = {
     "train_dataset": "data", "eval_dataset": "items", "output_dir": "out", "report_to": "track",
@@ -68,13 +57,13 @@ class Keywords:
     """The arguments of `workings.train` that make a recipe; rewards mean `grpo`, unless the overrides say another."""
 
     model: str | Path | Mapping[str, Any]
-    data: Rows
-    items: Rows | None = None
+    data: given.Rows
+    items: given.Rows | None = None
     method: Method = "lora"
     steps: int = 0
     epochs: float = 0.0
     learning_rate: float = 0.0
-    rewards: Reward | Sequence[Reward] = ()
+    rewards: given.Reward | Sequence[given.Reward] = ()
     overrides: Overrides = ()
 
 
@@ -90,14 +79,19 @@ def refuse_unknown(words: Mapping[str, Any]) -> None:
 
 
 def _counterpart(name: str) -> str:
+    """What to write instead of an unknown argument."""
     if name in FOUND_IN_THE_MODEL:
         return "leave it out: it comes with the model, and settings are arguments or overrides"
     row = table().get(name, {})
-    if key := IN_PYTHON.get(name) or row.get("key", name if name in Recipe.model_fields else ""):
-        return key if "=" in key else f"{key}=…" if key in _ARGUMENTS else f'overrides={{"{key}": …}}'
+    key = IN_PYTHON.get(name) or row.get("key") or (name if name in Recipe.model_fields else "")
+    if key in _ARGUMENTS:
+        return f"{key}=…"
+    if key:
+        return key if "=" in key else f'overrides={{"{key}": …}}'
+    if instead := row.get("instead"):
+        return str(instead)
     near = get_close_matches(name, _ARGUMENTS, n=1)
-    return row.get("instead") or (f"did you mean {near[0]}?" if near else
-                                  'any key of a recipe: overrides={"batch.micro_batch": 2}')
+    return f"did you mean {near[0]}?" if near else 'any key of a recipe: overrides={"batch.micro_batch": 2}'
 
 
 @contextmanager
@@ -111,9 +105,16 @@ def keyword_recipe(keywords: Keywords) -> Iterator[LoadedRecipe]:
             subfolder.mkdir(exist_ok=True)
         traces, form = _traces(keywords, Path(folder))
         kept = [GIVEN_TRACES] if form else []
-        values = _values(keywords, traces, form, Path(folder), kept)
+        values = _values(keywords, traces, form, Path(folder, GIVEN_TRACES))
+        if keywords.items is not None:
+            items = _file(keywords.items)
+            if not items:
+                given.write_given_items(keywords.items, Path(folder, GIVEN_ITEMS))
+                items = f"../{GIVEN_ITEMS}"
+                kept.append(GIVEN_ITEMS)
+            values["evaluation"] = {"items": items}
         if keywords.rewards:
-            entries, written = recipe_rewards(keywords.rewards, config, _absolute)
+            entries, written = given.recipe_rewards(keywords.rewards, config, _absolute)
             values |= {"algorithm": {"name": "grpo"}, "rewards": entries}
             kept += [f"{config.name}/{name}" for name in written]
         loaded = load_recipe(values, [moved_override(word, _absolute) for word in override_words(keywords.overrides)])
@@ -128,7 +129,7 @@ def _chosen(values: Mapping[str, Any], form: str, loaded: LoadedRecipe) -> Itera
     if values["data"]["reasoning"] == ANSWERS_ALONE == loaded.recipe.data.reasoning:
         yield f"data.reasoning: {ANSWERS_ALONE}: " + (
             "completions are learned as given; data.reasoning=tags (think, hashes) splits them into steps and answer"
-            if form == COMPLETIONS else "no row has steps, so only answers are learned")
+            if form == given.COMPLETIONS else "no row has steps, so only answers are learned")
     batch = loaded.recipe.batch
     if {"micro_batch": batch.micro_batch, "accumulation": batch.accumulation} == values["batch"] != BATCH:
         yield f"batch: {batch.micro_batch} x {batch.accumulation}, to match the number of rows"
@@ -138,60 +139,64 @@ def _traces(keywords: Keywords, folder: Path) -> tuple[str, str]:
     """Value of `data.traces`, and the format of given rows; empty for a file or a shipped set."""
     if named := _file(keywords.data):
         return named, ""
-    rows = rows_of(keywords.data, "data")
+    rows = given.rows_of(keywords.data, "data")
     if "expected_answer" in rows[0] and "steps" not in rows[0]:
-        write_given_items(rows, folder / GIVEN_TRACES)
+        given.write_given_items(rows, folder / GIVEN_TRACES)
         return f"../{GIVEN_TRACES}", QUESTIONS
     form = dict(_pairs(keywords.overrides)).get("data.reasoning", ANSWERS_ALONE)
-    return f"../{GIVEN_TRACES}", write_given_traces(rows, folder / GIVEN_TRACES,
+    return f"../{GIVEN_TRACES}", given.write_given_traces(rows, folder / GIVEN_TRACES,
                                                     split_completions=form != ANSWERS_ALONE)
 
 
-def _values(keywords: Keywords, traces: str, form: str, folder: Path, kept: list[str]) -> dict[str, Any]:
+def _values(keywords: Keywords, traces: str, form: str, written: Path) -> dict[str, Any]:
+    """The recipe's sections, without items and rewards; ``traces`` and ``form`` as `_traces` returned them.
+
+    ``written``: file of the given rows.
+    """
     model: dict[str, Any] = dict(keywords.model) if isinstance(keywords.model, Mapping) else {
         # Absolute, because a recipe's paths start from its own folder, which is a temporary one here.
         "source": "pretrained", "id": _absolute(str(keywords.model))}
     scratch = model.get("source") == "scratch"
-    on_accelerator = bool(accelerators())
     base = re.sub(r"[^a-z0-9._-]+", "-", Path(str(model.get("id", "scratch"))).name.lower()).strip("-._")
-    reasoning, batch = "tags", BATCH
-    if form not in ("", QUESTIONS):
-        # Only at newlines: `splitlines` also splits at characters that JSON does not escape.
-        lines = [line for line in (folder / GIVEN_TRACES).read_text("utf-8").split("\n") if line]
-        # If no given row has steps, answers have no tags.
-        reasoning = "tags" if any(json.loads(line).get("steps") for line in lines) else ANSWERS_ALONE
-        rows = (2 if algorithm_for(form) else 1) * len(lines)
-        # Smaller updates for few rows.
-        batch = {"micro_batch": (micro_batch := min(BATCH["micro_batch"], rows)),
-                 "accumulation": even_accumulation(rows, micro_batch, BATCH["accumulation"])}
-    values: dict[str, Any] = {
-        "name": f"{base or 'model'}-{keywords.method}", "engine": "auto", "model": model,
-        **({"tokenizer": "train"} if scratch else {}),
-        "data": {"traces": traces, "template": "gemma" if scratch else "tokenizer",
-                 "reasoning": reasoning, "max_length": MAX_LENGTH},
-        "method": {"name": keywords.method}, "batch": batch,
-        # A constant learning rate has no end value.
-        "training": {**({} if ("training.schedule", "constant") in _pairs(keywords.overrides) else
-                        {"final_share": FINAL_SHARE}),
-                     **{name: value for name in ("steps", "epochs") if (value := getattr(keywords, name))},
-                     "learning_rate": keywords.learning_rate or LEARNING_RATES.get(
-                         "scratch" if scratch else keywords.method, 1e-4)},
-        "optimizer": {"name": "adamw", "clip_norm": 1.0},
-        "memory": {"remat": "layer", "loss_chunk": 256}}
-    if algorithm := algorithm_for(form):
+    reasoning, batch = _for_rows(form, written) if form not in ("", QUESTIONS) else ("tags", BATCH)
+    values: dict[str, Any] = {"name": f"{base or 'model'}-{keywords.method}", "engine": "auto", "model": model}
+    if scratch:
+        values["tokenizer"] = "train"
+    values |= {
+        "data": {"traces": traces, "template": "gemma" if scratch else "tokenizer", "reasoning": reasoning,
+                 "max_length": MAX_LENGTH},
+        "method": {"name": keywords.method}, "batch": batch, "training": _training(keywords, scratch),
+        "optimizer": {"name": "adamw", "clip_norm": 1.0}, "memory": {"remat": "layer", "loss_chunk": 256}}
+    if algorithm := given.algorithm_for(form):
         values["algorithm"] = {"name": algorithm}
     if not scratch:
+        values["precision"] = {"compute": "auto"}
         # Updates are far smaller than the spacing of bf16, so full fine-tuning uses stochastic rounding.
-        values["precision"] = {"compute": "auto", **(
-            {"parameters": "bf16", "rounding": "stochastic"} if on_accelerator and keywords.method == "full" else {})}
-    if keywords.items is not None:
-        items = _file(keywords.items)
-        if not items:
-            write_given_items(keywords.items, folder / GIVEN_ITEMS)
-            items = f"../{GIVEN_ITEMS}"
-            kept.append(GIVEN_ITEMS)
-        values["evaluation"] = {"items": items}
+        if keywords.method == "full" and accelerators():
+            values["precision"] |= {"parameters": "bf16", "rounding": "stochastic"}
     return values
+
+
+def _for_rows(form: str, written: Path) -> tuple[str, dict[str, int]]:
+    """Value of `data.reasoning` and section `batch` that suit the given rows."""
+    # Only at newlines: `splitlines` also splits at characters that JSON does not escape.
+    lines = [line for line in written.read_text("utf-8").split("\n") if line]
+    reasoning = "tags" if any(json.loads(line).get("steps") for line in lines) else ANSWERS_ALONE
+    rows = (2 if given.algorithm_for(form) else 1) * len(lines)
+    micro_batch = min(BATCH["micro_batch"], rows)
+    return reasoning, {"micro_batch": micro_batch,
+                       "accumulation": even_accumulation(rows, micro_batch, BATCH["accumulation"])}
+
+
+def _training(keywords: Keywords, scratch: bool) -> dict[str, Any]:
+    """The recipe's section `training`."""
+    values: dict[str, Any] = {}
+    # A constant learning rate has no end value.
+    if ("training.schedule", "constant") not in _pairs(keywords.overrides):
+        values["final_share"] = FINAL_SHARE
+    values |= {name: value for name in ("steps", "epochs") if (value := getattr(keywords, name))}
+    usual = LEARNING_RATES.get("scratch" if scratch else keywords.method, 1e-4)
+    return values | {"learning_rate": keywords.learning_rate or usual}
 
 
 def _check(keywords: Keywords) -> None:
@@ -220,7 +225,7 @@ def _pairs(overrides: Overrides) -> list[tuple[str, Any]]:
     return [(word.partition("=")[0], word.partition("=")[2]) for word in overrides]
 
 
-def _file(data: Rows) -> str:
+def _file(data: given.Rows) -> str:
     """The file or shipped set that was named; empty where rows were given."""
     if not isinstance(data, str | Path):
         return ""
@@ -240,12 +245,11 @@ def _absolute(name: str) -> str:
 
 
 def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overrides: Overrides = (), *,
-          model: str | Path | Mapping[str, Any] | None = None, data: Rows | None = None, items: Rows | None = None,
-          method: Literal["full", "lora", "qlora"] | None = None, steps: int = 0, epochs: float = 0.0,
-          learning_rate: float = 0.0, rewards: Reward | Sequence[Reward] = (),
-          resume: bool = False, smoke: bool | int = False, force: bool = False,
-          callbacks: Sequence[Callback] = (), track: str | Sequence[str] = (),
-          **unknown: Any) -> Run:
+          model: str | Path | Mapping[str, Any] | None = None, data: given.Rows | None = None,
+          items: given.Rows | None = None, method: Literal["full", "lora", "qlora"] | None = None, steps: int = 0,
+          epochs: float = 0.0, learning_rate: float = 0.0, rewards: given.Reward | Sequence[given.Reward] = (),
+          resume: bool = False, smoke: bool | int = False, force: bool = False, callbacks: Sequence[Callback] = (),
+          track: str | Sequence[str] = (), **unknown: Any) -> Run:
     """Trains a model, seals the record, and evaluates the model before and after.
 
     Either a recipe, or ``model`` and ``data``:
@@ -290,7 +294,7 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
     small = STEPS if smoke is True else int(smoke)
 
     def run(loaded: LoadedRecipe) -> Run:
-        name = loaded.recipe.name + "-smoke" * bool(small)
+        name = f"{loaded.recipe.name}-smoke" if small else loaded.recipe.name
         path = Path(out) if out is not None else run_directory(name, resume=resume)
         result = train_and_evaluate(loaded, path, resume=resume, smoke=small, force=force, listeners=listeners)
         return Run(path=path, result=result)
@@ -301,8 +305,8 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
         return run(load_to_resume(recipe, overrides, Path(out), _say) if resume and out is not None
                    else load_recipe(recipe, overrides))
     if model is None or data is None:
-        given = [name for name, value in (("model", model), ("data", data)) if value is not None]
-        raise RequestError(f"{given[0]} is given alone" if given else "train needs a recipe",
+        alone = next((name for name, value in (("model", model), ("data", data)) if value is not None), "")
+        raise RequestError(f"{alone} is given alone" if alone else "train needs a recipe",
                            "a recipe, or model and data",
                            'workings.train(model="Qwen/Qwen3-0.6B", data=rows, steps=100)')
     # Around the whole run: the rows are in a temporary folder until the run has its own copy.
@@ -317,12 +321,18 @@ def _say(text: str) -> None:
 
 
 def _refuse_both(keywords: Mapping[str, Any]) -> None:
-    # Compare only numbers with 0: comparing a data frame gives a frame.
-    given = {name: value for name, value in keywords.items()
-             if value is not None and not (isinstance(value, int | float) and value == 0)}
-    if given:
-        words = {_KEYS[name]: [{"scorer": "FILE.py:FUNCTION"}] if name == "rewards" else
-                 value if isinstance(value, str | Path | int | float) else "FILE" for name, value in given.items()}
-        raise RequestError(f"a recipe does not go with {', '.join(given)}",
+    """Raises `RequestError` if any of these arguments is given, with the overrides to write instead."""
+    overrides: dict[str, Any] = {}
+    names = []
+    for name, value in keywords.items():
+        is_plain = isinstance(value, str | Path | int | float)
+        # Only numbers are compared with 0: comparing a data frame gives a frame.
+        if value is None or (is_plain and value == 0):
+            continue
+        names.append(name)
+        replacement = [{"scorer": "FILE.py:FUNCTION"}] if name == "rewards" else "FILE"
+        overrides[_KEYS[name]] = value if is_plain and name != "rewards" else replacement
+    if names:
+        raise RequestError(f"a recipe does not go with {', '.join(names)}",
                            "one of the two, because a recipe has all settings",
-                           f"overrides={json.dumps(words, default=str)}; or no recipe, with model and data")
+                           f"overrides={json.dumps(overrides, default=str)}; or no recipe, with model and data")

@@ -11,7 +11,7 @@ other questions, and GRPO continues from the last round with rewards for correct
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
@@ -53,29 +53,8 @@ SHOWN = 3
 MIN_MEMORY_BYTES = 3 << 30
 FACTS_UNIT = Path("eval") / "facts"
 ARMS = {WITH_STEPS: ("hashes", 160), ANSWER_ONLY: ("answer_only", 96)}
-"""Form of the answers, and tokens of a sequence; two rows share one, so both arms learn from equally many rows per
-step.
-"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Size:
-    """Amounts of data; smaller ones are for tests."""
-
-    traces: int = 300
-    items: int = 200
-    facts: int = 50
-    prompts: int = 0
-    """Further questions with answers only, for learning from rewards."""
-    rounds: int = 0
-    """Rounds of expert iteration, with rewards."""
-
-
-FULL_SIZE = Size()
-FULL_SIZE_WITH_REWARDS = Size(traces=100, facts=0, prompts=240, rounds=2)
+"""Form of the answers and tokens of a sequence, which two rows share: both arms learn from equally many rows a step."""
 Say = Callable[[str], None]
-Export = Callable[[Path, Path], object]
-"""Writes a run's model as a folder; a parameter, because the room `publish` is above this one."""
 
 
 def _accuracies(model: str, verdict: Comparison) -> dict[str, Any]:
@@ -101,7 +80,7 @@ def why_not_here() -> str:
     return ""
 
 
-def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17, size: Size = FULL_SIZE,
+def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
                     say: Say = lambda _: None) -> QuickstartAnswer:
     """Asks the untrained model, trains it with steps and with bare answers, evaluates, compares, verifies, reports.
 
@@ -113,7 +92,7 @@ def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
     recipes = {name: load_recipe(RECIPE, [
         f"name={name}", f"seed={seed}", f"data.reasoning={form}", f"data.max_length={length}",
         f"data.traces={TRACES}", *EVALUATION, *overrides]) for name, (form, length) in ARMS.items()}
-    begin(out, recipes, lambda folder: make_data(folder, seed, size))
+    begin(out, recipes, lambda folder: make_data(folder, seed, traces=300, facts=50))
     items, facts = (read_items(out / "data" / f"{name}.jsonl") for name in ("items", "facts"))
     untrained, untrained_facts = out / UNTRAINED, out / f"{UNTRAINED}-facts"
     ask_untrained(recipes[WITH_STEPS], {untrained: items, untrained_facts: facts}, say)
@@ -134,23 +113,27 @@ def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
         "answer_only_accuracy": arms["a"]["accuracy"], "answer_only_p_value": arms["p_value"],
         "facts": kept["items"], "facts_before": kept["a"]["accuracy"], "facts_after": kept["b"]["accuracy"],
         "runs": [str(run) for run in runs.values()]}
-    after, run = _answers(runs[WITH_STEPS] / RECIPE_EVALUATION), shlex.quote(str(runs[WITH_STEPS]))
-    result = QuickstartAnswer.of(values, [
-        *(line for item, before in _shown(items, _answers(untrained)) for line in (
-            item.prompt, f"  before: {before}", f"  after:  {' | '.join(after[item.id].splitlines())}")),
-        "", verdict.sentence, against_answers.sentence,
-        f"Of {kept['items']} everyday facts it never trained on: {percent(kept['a']['accuracy'])} correct before, "
-        f"{percent(kept['b']['accuracy'])} after."], out, started, f"ask {run} \"How many eggs are in 47 dozen?\"",
-        f"ui {shlex.quote(str(out))}", f"verify {run}", f"export {run} --format gguf", "quickstart --rewards")
+    answers = _answers(runs[WITH_STEPS] / RECIPE_EVALUATION)
+    lines = []
+    for item, answer in _shown(items, _answers(untrained)):
+        lines += [item.prompt, f"  before: {answer}", f"  after:  {' | '.join(answers[item.id].splitlines())}"]
+    before, after = percent(kept["a"]["accuracy"]), percent(kept["b"]["accuracy"])
+    lines += ["", verdict.sentence, against_answers.sentence,
+              f"Of {kept['items']} everyday facts it never trained on: {before} correct before, {after} after."]
+    run = shlex.quote(str(runs[WITH_STEPS]))
+    result = QuickstartAnswer.of(
+        values, lines, out, started, f"ask {run} \"How many eggs are in 47 dozen?\"", f"ui {shlex.quote(str(out))}",
+        f"verify {run}", f"export {run} --format gguf", "quickstart --rewards")
     atomic.write_json(out / "result.json", result.values)
     return result
 
 
-def rewards_quickstart(out: Path, overrides: Sequence[str] = (), *, export: Export, seed: int = 17,
-                       size: Size = FULL_SIZE_WITH_REWARDS, say: Say = lambda _: None) -> QuickstartAnswer:
+def rewards_quickstart(out: Path, overrides: Sequence[str] = (), *, export: Callable[[Path, Path], object],
+                       seed: int = 17, say: Say = lambda _: None) -> QuickstartAnswer:
     """Trains a start, improves it on its own answers, trains it from rewards, compares, verifies, reports.
 
-    As `real_quickstart`; the overrides are for the recipe with rewards. ``export`` writes a run's model as a folder.
+    As `real_quickstart`; the overrides are for the recipe with rewards. ``export`` writes a run's model as a folder; it
+    is a parameter, because the package `publish` imports this one.
     """
     started = time.perf_counter()
     # An override of the model applies to all recipes, but GRPO's model is the improved one.
@@ -159,11 +142,11 @@ def rewards_quickstart(out: Path, overrides: Sequence[str] = (), *, export: Expo
     learning = load_recipe(REWARDS_RECIPE, [
         f"name={REWARDS}", f"seed={seed}", "data.traces=../data/prompts.jsonl", *EVALUATION,
         *(word for word in overrides if word not in model), f"model.id=../{IMPROVED_MODEL}"])
-    begin(out, {START: start, REWARDS: learning}, lambda folder: make_data(folder, seed, size))
+    begin(out, {START: start, REWARDS: learning}, lambda folder: make_data(folder, seed, traces=100, prompts=240))
     untrained = out / UNTRAINED
     ask_untrained(start, {untrained: read_items(out / "data" / "items.jsonl")}, say)
     improved = improve(replace(start, base=out / "recipes"), out / "improve", say=say, request=ImproveRequest(
-        rounds=size.rounds, prompts=str(out / "data" / "prompts.jsonl"), all_rounds=True))
+        rounds=2, prompts=str(out / "data" / "prompts.jsonl"), all_rounds=True))
     if not (out / IMPROVED_MODEL).exists():
         export(improved.rounds[-1].run, out / IMPROVED_MODEL)
     complete_run(out, REWARDS, learning, say)
@@ -174,21 +157,21 @@ def rewards_quickstart(out: Path, overrides: Sequence[str] = (), *, export: Expo
     accuracies, named = [each.overall["mean"] for each in improved.rounds], shlex.quote(str(run))
     values = {**_accuracies(model_id(start), verdict), "rounds": accuracies, "run": str(run), "against": {
         "start": difference_json(against_start), "rounds": difference_json(against_rounds)}}
-    return QuickstartAnswer.of(values, [
-        "Correct after imitating the traces, and after each round on its own answers: "
-        f"{', '.join(map(percent, accuracies))}.",
-        against_rounds.sentence, against_start.sentence, verdict.sentence], out, started,
-        f"ask {named} \"How many eggs are in 47 dozen?\"", f"ui {shlex.quote(str(out))}", f"verify {named}")
+    lines = ["Correct after imitating the traces, and after each round on its own answers: "
+             f"{', '.join(map(percent, accuracies))}.",
+             against_rounds.sentence, against_start.sentence, verdict.sentence]
+    return QuickstartAnswer.of(values, lines, out, started, f"ask {named} \"How many eggs are in 47 dozen?\"",
+                               f"ui {shlex.quote(str(out))}", f"verify {named}")
 
 
-def make_data(folder: Path, seed: int, size: Size) -> None:
-    """Writes traces of units and facts, held-out items and facts, and further questions with answers only."""
+def make_data(folder: Path, seed: int, *, traces: int, items: int = 200, facts: int = 0, prompts: int = 0) -> None:
+    """Writes this many traces, held-out items, held-out facts, and questions with bare answers (``prompts``)."""
     folder.mkdir(parents=True)
-    units, items = everyday.make_units(size.traces + size.prompts, size.items, seed)
-    fact_traces, facts = everyday.make_facts(size.facts, seed)
-    write_traces(folder / "traces.jsonl", [*units[:size.traces], *fact_traces[:size.traces // 4]])
-    write_items(folder / "items.jsonl", items)
-    for name, questions in (("facts", facts), ("prompts", units[size.traces:])):
+    units, held_out = everyday.make_units(traces + prompts, items, seed)
+    fact_traces, held_out_facts = everyday.make_facts(facts, seed)
+    write_traces(folder / "traces.jsonl", [*units[:traces], *fact_traces[:traces // 4]])
+    write_items(folder / "items.jsonl", held_out)
+    for name, questions in (("facts", held_out_facts), ("prompts", units[traces:])):
         if questions:
             write_items(folder / f"{name}.jsonl", questions)
     write_manifest(folder / MANIFEST, folder.rglob("*.json*"), generator="everyday", version=everyday.VERSION,

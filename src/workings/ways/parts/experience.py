@@ -45,7 +45,6 @@ class Experience:
 
     def after_step(self, step: int, prepared: PreparedBatch, result: StepResult) -> Mapping[str, float]:
         """Metrics that are known only after the update. Raises `TrainingFailed` if the run cannot be learning."""
-        del step, prepared, result
         return {}
 
 
@@ -68,13 +67,11 @@ class RowExperience(Experience):
 
     def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:
         """The batch at a position. Raises `RecordError` as `Batches.at` does."""
-        del state, step
         # Removed here, so that its memory is free after the step.
         prefetched, self._prefetched = self._prefetched, None
         made_ahead = prefetched[1] if prefetched is not None and prefetched[0] == position else None
         prepared = self._make(position) if made_ahead is None else made_ahead.result()
-        # Not on the background thread: the first batch is prefetched before `prepare` has the values. The digest is of
-        # the rows alone.
+        # Not on the background thread, because the first batch is prefetched before `prepare` has the values.
         return replace(prepared, batch=self._add(prepared.batch, self._batches.row_ids(position), self._values))
 
     def _make(self, position: Position) -> PreparedBatch:

@@ -25,17 +25,11 @@ from workings.record.storage import read_plain
 from workings.rollouts.prompts import Prompt
 from workings.rollouts.rollout import Group, Rollout, Sample
 from workings.scoring.rewards import CompletionToReward, total
+from workings.ways.parts import row_data
 from workings.ways.parts.experience import AddSignals
 from workings.ways.parts.replay_source import BatchSource, ReopenedRun, StepInputs
 from workings.ways.parts.rollout_batch import digest_of
 from workings.ways.parts.rollout_experience import RolloutSampler
-from workings.ways.parts.row_data import (
-    ReferencedPairData,
-    TraceData,
-    log_probs_by_row,
-    teacher_top_tokens_by_row,
-    with_top_tokens,
-)
 from workings.ways.parts.teacher import Teacher
 from workings.ways.parts.training_data import PromptData, reward_settings
 
@@ -55,7 +49,6 @@ class RowSource:
 
     def take(self, state: State, position: Position, step: int) -> StepInputs:
         """The batch of a step. Raises `RecordError` for a row without a recorded signal."""
-        del step
         batch, after = self.batches.at(position)
         digest = self.batches.digest(batch)
         signals = self.recorded
@@ -93,7 +86,7 @@ def with_another_top_token(batch: Batch) -> Batch:
     return replace(batch, signals={**batch.signals, name: signal})
 
 
-def replayed_pairs(opened: ReopenedRun, data: ReferencedPairData, *, exact: bool) -> RowSource:
+def replayed_pairs(opened: ReopenedRun, data: row_data.ReferencedPairData, *, exact: bool) -> RowSource:
     """Preference pairs with their reference log probabilities: recorded ones or, for an exact replay, new ones."""
     recorded = read_log_prob_lines(jsonl.read(opened.run.path / REFERENCE_LOG_PROBS)[0])
     # Another seed, for a control, may begin with rows that a short run never reached.
@@ -103,7 +96,7 @@ def replayed_pairs(opened: ReopenedRun, data: ReferencedPairData, *, exact: bool
         engine = opened.engine
         reference = opened.first_weights if opened.recipe.method.trains_all_weights else data.reference(engine, state)
         assert isinstance(engine, LikelihoodEngine)  # the run was trained by one
-        return log_probs_by_row(engine, reference, data.batches, position)
+        return row_data.log_probs_by_row(engine, reference, data.batches, position)
 
     return RowSource(batches=data.batches, add=data.add_signals, recorded=known, compute=compute if exact else None)
 
@@ -115,18 +108,17 @@ def replayed_top_tokens(opened: ReopenedRun, objective: TopTokens, batches: Batc
         teacher = opened.teacher.open_for_tokens(opened.engine, opened, objective.top_k)
 
         def compute(state: State, position: Position) -> Mapping[str, TopTokensOfRow]:
-            del state
-            return teacher_top_tokens_by_row(teacher, batches, position)
+            return row_data.teacher_top_tokens_by_row(teacher, batches, position)
 
     return RowSource(batches=batches, recorded=_recorded_top_tokens(opened, objective.top_k), compute=compute,
-                     add=partial(with_top_tokens, objective=objective))
+                     add=partial(row_data.with_top_tokens, objective=objective))
 
 
 def _recorded_top_tokens(opened: ReopenedRun, count: int) -> TeacherTopTokens:
     """Recorded teacher top tokens; uniform ones for rows that only another seed reaches."""
     top_tokens: dict[str, TopTokensOfRow] = {}
     # The run's own order decides which rows share a file, for any seed of a control.
-    run_data = TraceData(recipe=opened.recipe, rows=opened.rows, devices=opened.row_devices)
+    run_data = row_data.TraceData(recipe=opened.recipe, rows=opened.rows, devices=opened.row_devices)
     positions_by_row = run_data.rows.learned_positions
     files = TopTokenFiles(batches=run_data.batches, steps=run_data.steps, counts=positions_by_row, count=count)
     for number, part in enumerate(files.parts):
@@ -137,20 +129,6 @@ def _recorded_top_tokens(opened: ReopenedRun, count: int) -> TeacherTopTokens:
             log_probs = np.full((positions, count), -np.log(2 * count))
             top_tokens[row_id] = TopTokensOfRow(np.zeros((positions, count), np.int32), log_probs)
     return top_tokens
-
-
-ROW_CONTROLS: dict[str, tuple[str, str, Callable[[Batch], Batch]]] = {
-    "pair": ("pair", "one pair of every step swapped", with_a_pair_swapped),
-    "reference": ("reference", "one log probability of the reference moved", with_another_reference),
-    "top_tokens": ("teacher", "one log probability of the teacher moved", with_another_top_token)}
-"""Changes of every batch that a replay must distinguish from the record: name in its report, words, and change."""
-
-
-def wrong_rows(source: BatchSource, names: Sequence[str]) -> dict[str, tuple[str, BatchSource]]:
-    """For some of `ROW_CONTROLS` their words and a source that changes every batch."""
-    assert isinstance(source, RowSource)
-    return {told: (words, replace(source, change=change))
-            for told, words, change in map(ROW_CONTROLS.__getitem__, names)}
 
 
 MAX_LOG_PROB_DIFFERENCE = 0.25
@@ -190,7 +168,7 @@ class RolloutSource:
     exact: bool
     """Whether the update uses the completions that are sampled here. Where other bits are allowed it uses the recorded
     ones, because last bits would make another batch."""
-    change: Change
+    change: Change = lambda rollout, sampler: rollout
     """For controls: makes the rollout to use in place of the correct one."""
 
     def take(self, state: State, position: Position, step: int) -> StepInputs:
@@ -248,55 +226,64 @@ def with_another_reward(rollout: Rollout, sampler: RolloutSampler) -> Rollout:
     assert settings is not None  # a change of runs with rewards
 
     def change(group: Group) -> Group:
-        values = [dict(sample.rewards) for sample in group.samples]
-        values[0][settings.names[0]] += 1.0
-        totals = [total(rewards, settings) for rewards in values]
-        return replace(group, samples=tuple(
-            replace(sample, rewards=rewards, reward=reward, advantage=advantage)
-            for sample, rewards, reward, advantage in zip(
-                group.samples, values, totals, sampler.algorithm.advantages(totals), strict=True)))
+        first, *others = group.samples
+        rewards = {**first.rewards, settings.names[0]: first.rewards[settings.names[0]] + 1.0}
+        changed = replace(first, rewards=rewards, reward=total(rewards, settings))
+        return replace(group, samples=(changed, *others)).with_advantages(sampler.algorithm.advantages)
 
     return _with_first_group(rollout, change)
 
 
 def with_another_advantage(rollout: Rollout, sampler: RolloutSampler) -> Rollout:
     """The rollout with the advantage of the first trained completion increased by 0.5."""
-    del sampler
-    return _with_first_group(rollout, lambda group: replace(group, samples=(
-        replace(group.samples[0], advantage=group.samples[0].advantage + 0.5), *group.samples[1:])))
+    def change(group: Group) -> Group:
+        first, *others = group.samples
+        return replace(group, samples=(replace(first, advantage=first.advantage + 0.5), *others))
+
+    return _with_first_group(rollout, change)
 
 
 def with_another_teacher(rollout: Rollout, sampler: RolloutSampler) -> Rollout:
     """The rollout with the teacher's log probability of the first trained token increased by 0.5."""
-    del sampler
     first, *others = rollout.reference_log_probs
     return replace(rollout, reference_log_probs=(first + np.eye(1, len(first), dtype=np.float32)[0] / 2, *others))
 
 
 def _with_first_group(rollout: Rollout, change: Callable[[Group], Group]) -> Rollout:
+    """The rollout with its first trained group changed."""
     first = next((number for number, group in enumerate(rollout.groups) if group.kept), None)
-    if first is None:
-        return rollout
     return replace(rollout, groups=tuple(change(group) if number == first else group
                                          for number, group in enumerate(rollout.groups)))
 
 
-ROLLOUT_CONTROLS: dict[str, tuple[str, Change]] = {
-    "reward": ("one reward flipped", with_another_reward), "advantage": ("one advantage moved", with_another_advantage),
-    "teacher": ("one log probability of the teacher moved", with_another_teacher)}
-"""Changes of every rollout that a replay must distinguish from the record, by name, with their words."""
+CONTROLS: dict[str, tuple[str, str, Callable[..., Any]]] = {
+    "pair": ("pair", "one pair of every step swapped", with_a_pair_swapped),
+    "reference": ("reference", "one log probability of the reference moved", with_another_reference),
+    "top_tokens": ("teacher", "one log probability of the teacher moved", with_another_top_token),
+    "reward": ("reward", "one reward flipped", with_another_reward),
+    "advantage": ("advantage", "one advantage moved", with_another_advantage),
+    "teacher": ("teacher", "one log probability of the teacher moved", with_another_teacher)}
+"""By the names of `Way.controls`: name in a report, description, and change of every batch or rollout."""
 
 
-def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool,
-                      change: Change = lambda rollout, sampler: rollout) -> RolloutSource:
-    """The rollouts of a run with prompts and completions of a seed; ``exact`` and ``change`` as in `RolloutSource`."""
+def wrong_replays(source: BatchSource, controls: Sequence[str]) -> dict[str, tuple[str, BatchSource]]:
+    """Wrong sources, which a replay must distinguish from the record: description and source by name in a report."""
+    assert isinstance(source, RowSource | RolloutSource)
+    return {name: (description, replace(source, change=change))
+            for name, description, change in map(CONTROLS.__getitem__, controls)}
+
+
+def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool) -> RolloutSource:
+    """The rollouts of a run with prompts and completions of a seed; ``exact`` as in `RolloutSource`."""
     prompts = replace(opened.prompts, seed=seed)
     data = PromptData(resolved=opened, prompts=prompts, devices=opened.row_devices,
                       rewards=reward_settings(opened.loaded) if opened.recipe.rewards else None)
     first = opened.rollout(1)
     if first is None:
         raise RecordError(f"{opened.run.path}: no rollout of step 1")
-    player = None if data.environment is None or data.environment.config.is_foreign else EnvironmentProcess(
-        data.environment)
+    player, environment = None, data.environment
+    # A user's own code and a server are never asked for the sake of a record.
+    if environment is not None and not environment.config.file and not environment.config.server:
+        player = EnvironmentProcess(environment)
     sampler = data.rollout_sampler(opened.engine, RecordedRewards(recorded=first), opened.teacher_log_probs, player)
-    return RolloutSource(sampler=sampler, recorded=opened.rollout, exact=exact, change=change)
+    return RolloutSource(sampler=sampler, recorded=opened.rollout, exact=exact)

@@ -79,11 +79,6 @@ class RolloutSampler:
         """Prompts whose completions the updates of one rollout are trained on."""
         return self.shape.completions // self.algorithm.group
 
-    @property
-    def reward_names(self) -> tuple[str, ...]:
-        """Names of the rewards in their order."""
-        return () if self.reward_settings is None else self.reward_settings.names
-
     def rollout(self, state: State, position: Position, step: int) -> Rollout:
         """Samples and rewards the completions of a rollout whose first update is ``step``; with the reference."""
         return self.with_reference(state, self.sampled(state, position, step))
@@ -100,8 +95,7 @@ class RolloutSampler:
         after, group_count = position, self.groups
         dynamic = self.algorithm.max_sampling_rounds > 1
         for _ in range(self.algorithm.max_sampling_rounds):
-            # The same number of prompts in each round: programs have fixed shapes, and another number of prompts would
-            # be another program.
+            # The same number of prompts in each round, because another number would be another compiled program.
             turns, after = self.prompts.take(after, group_count)
             groups += self.sample_groups(state, turns, step)
             selected = select_groups([group.has_spread for group in groups], group_count, dynamic=dynamic)
@@ -124,21 +118,15 @@ class RolloutSampler:
     def sample_groups(self, state: State | None, turns: Sequence[PromptTurn], step: int) -> list[Group]:
         """Samples and rewards the groups of some prompts for a rollout whose first update is ``step``."""
         size = self.algorithm.group
-        # From what a sample is for and not from its position in the batch: another number of devices or sampling
-        # rounds changes no seed.
+        # Independent of the position in the batch, so that no number of devices or rounds changes a seed.
         seeds = [sample_seed(self.seed, step, turn.epoch, turn.prompt.item.id, number)
                  for turn in turns for number in range(size)]
         # Copies of a prompt are neighbors, so that an engine reads it once.
         prompts = [turn.prompt for turn in turns for _ in range(size)]
         samples = self._rewarded(prompts, self._sampled(state, prompts, seeds))
-        groups = []
-        for number, turn in enumerate(turns):
-            of_group = samples[number * size:(number + 1) * size]
-            advantages = self.algorithm.advantages([sample.reward for sample in of_group])
-            groups.append(Group(prompt=turn.prompt, epoch=turn.epoch, samples=tuple(
-                replace(sample, advantage=advantage)
-                for sample, advantage in zip(of_group, advantages, strict=True))))
-        return groups
+        groups = [Group(prompt=turn.prompt, epoch=turn.epoch, samples=tuple(samples[number * size:(number + 1) * size]))
+                  for number, turn in enumerate(turns)]
+        return [group.with_advantages(self.algorithm.advantages) for group in groups]
 
     def _sampled(self, state: State | None, prompts: Sequence[Prompt], seeds: Sequence[int]) -> list[Sample]:
         """A completion of each prompt, or an episode, without rewards."""
@@ -151,9 +139,7 @@ class RolloutSampler:
             completions = write([prompt.tokens for prompt in prompts], seeds)
             return [Sample(seed=seed, completion=completion)
                     for seed, completion in zip(seeds, completions, strict=True)]
-        episodes = play(prompts, seeds, player=self.player, template=self.template, rules=self.rules, write=write)
-        return [Sample(seed=episode.seed, completion=episode.completion, turns=tuple(episode.turns), done=episode.done)
-                for episode in episodes]
+        return play(prompts, seeds, player=self.player, template=self.template, rules=self.rules, write=write)
 
     def _rewarded(self, prompts: Sequence[Prompt], samples: Sequence[Sample]) -> list[Sample]:
         """The samples with the values of every reward and their weighted sums; as they are without rewards."""
@@ -192,8 +178,7 @@ class StallDetector:
         """The detector after these metrics lines."""
         detector = cls(algorithm)
         for line in lines:
-            # On the line of a rollout's first update, in runs with rewards. A mean of ones is exactly 1: `mean` does
-            # not round.
+            # Only the line of a rollout's first update has this key, and only in runs with rewards.
             if EQUAL in line:
                 detector._count_rollout(line)
             detector._count_update(line["share_of_weights_changed"] == 0)
@@ -206,14 +191,12 @@ class StallDetector:
         samples = [sample for _, sample in rollout.all_samples]
         self._count_rollout(metrics)
         patience = self.algorithm.patience
-        # First, because completions that are all cut off mostly earn alike as well, and this is then the cause.
+        # First, because it is also the cause of equal rewards.
         if self.truncated_rollouts >= patience:
-            raise TrainingFailed(
-                f"not learning: in {self.truncated_rollouts} rollouts in a row every completion was cut off at "
-                f"algorithm.max_new_tokens ({self.algorithm.max_new_tokens}); the model does not end its answers"
-                if not samples[0].turns else
-                f"not learning: in {self.truncated_rollouts} rollouts in a row no episode ended within "
-                "environment.turns and data.max_length")
+            cause = ("no episode ended within environment.turns and data.max_length" if samples[0].turns else
+                     f"every completion was cut off at algorithm.max_new_tokens ({self.algorithm.max_new_tokens}); the "
+                     "model does not end its answers")
+            raise TrainingFailed(f"not learning: in {self.truncated_rollouts} rollouts in a row {cause}")
         if self.equal_reward_rollouts >= patience:
             values = sorted({sample.reward for sample in samples})
             raise TrainingFailed(
@@ -221,10 +204,10 @@ class StallDetector:
                 f"the same reward (the last ones: {', '.join(f'{value:g}' for value in values[:3])}); there is nothing "
                 "to compare: other prompts, a larger algorithm.group, or a finer reward")
         if not rollout.trained_samples:
+            why = "; every completion is correct, so nothing is left to learn" if self.nothing_to_learn else ""
             raise TrainingFailed(
                 f"not learning: of {len(rollout.groups)} groups that were sampled for update {rollout.step} none had "
-                "rewards that differ (algorithm.max_resamples)"
-                + "; every completion is correct, so nothing is left to learn" * self.nothing_to_learn)
+                f"rewards that differ (algorithm.max_resamples){why}")
 
     def check_batch(self, rollout: Rollout, step: int, batch: Batch) -> None:
         """Raises `TrainingFailed` if no completion of the rollout is left for this one of its updates."""
@@ -298,27 +281,15 @@ class RolloutExperience(Experience):
         # Rollouts begin at updates 1, 1 + n, 1 + 2 n, …: the number alone says where a resumed run is in one.
         part = (step - 1) % self._sampler.shape.updates
         metrics: dict[str, float] = {}
-        rollout = self._current
         if part == 0:
-            started = time.perf_counter()
-            ahead, self._ahead = self._ahead, None
-            rollout = self._sampler.rollout(state, position, step) if ahead is None else self._sampler.with_reference(
-                state, ahead.result())
-            metrics = rollout_metrics(rollout, self._sampler.reward_names)
-            self._stall_detector.check_rollout(rollout, metrics)
-            if self._sampler.shape.updates > 1:
-                # Later updates have other weights than the sampler had; the log probabilities under the sampler's
-                # weights are computed before the first update.
-                rollout = replace(rollout, trainer_log_probs=self._sampler.log_probs(
-                    partial(self._sampler.engine.log_probs, state), rollout))
-            metrics["drawing_seconds"] = time.perf_counter() - started
-        elif rollout is None:
+            self._current, metrics = self._new_rollout(state, position, step)
+        elif self._current is None:
             # Resumed in the middle of a rollout, whose weights are gone.
-            rollout = self._load_rollout(step - part)
+            self._current = self._load_rollout(step - part)
+        rollout = self._current
         if rollout is None:
             raise RequestError(f"update {step} needs the rollout of update {step - part}",
                                "that rollout in the record", "resume from an earlier checkpoint")
-        self._current = rollout
         batch = self._sampler.batch(rollout, step)
         self._stall_detector.check_batch(rollout, step, batch)
         is_last = part == self._sampler.shape.updates - 1
@@ -328,6 +299,21 @@ class RolloutExperience(Experience):
         # Up to its last update the position stays where the rollout began, so that a checkpoint between finds it again.
         return PreparedBatch(batch=batch, after=rollout.after if is_last else position, digest=digest_of(batch),
                              metrics=metrics)
+
+    def _new_rollout(self, state: State, position: Position, step: int) -> tuple[Rollout, dict[str, float]]:
+        """A rollout whose first update is ``step``, sampled now or ahead, and its metrics."""
+        started = time.perf_counter()
+        sampler, ahead = self._sampler, self._ahead
+        self._ahead = None
+        sampled = sampler.sampled(state, position, step) if ahead is None else ahead.result()
+        rollout = sampler.with_reference(state, sampled)
+        metrics = rollout_metrics(rollout, () if sampler.reward_settings is None else sampler.reward_settings.names)
+        self._stall_detector.check_rollout(rollout, metrics)
+        if sampler.shape.updates > 1:
+            # Now, because the weights differ from the sampler's after the first update.
+            rollout = replace(rollout, trainer_log_probs=sampler.log_probs(
+                partial(sampler.engine.log_probs, state), rollout))
+        return rollout, metrics | {"drawing_seconds": time.perf_counter() - started}
 
     def after_step(self, step: int, prepared: PreparedBatch, result: StepResult) -> dict[str, float]:
         """Saves the rollout after its first update. Raises `TrainingFailed` if the run cannot be learning."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationInfo
 
@@ -34,8 +34,8 @@ class RolloutWay(Way):
     Top-k or top-p would sample from another distribution than the one that the update improves.
     """
 
-    examples: ClassVar[Literal["traces", "pairs", "prompts", "verdicts"]] = "prompts"
-    not_searched: ClassVar[str] = ("not searched: fewer completions an update, smaller groups, and shorter completions "
+    examples = "prompts"
+    not_searched = ("not searched: fewer completions an update, smaller groups, and shorter completions "
                                    "together with another change")
 
     group: int = Field(default=8, ge=2)
@@ -45,8 +45,7 @@ class RolloutWay(Way):
     updates: int = Field(default=1, ge=1)
     """Updates from one rollout, each with its own part of the completions (TRL: `steps_per_generation`)."""
     clip_low: float = Field(default=0.2, gt=0, le=1, strict=False)
-    """Lower clipping bound: the ratio of a token's probability to that when it was sampled counts from `1 - clip_low`
-    on (TRL: `epsilon`)."""
+    """Lower clipping bound: a token's probability ratio counts from `1 - clip_low` on (TRL: `epsilon`)."""
     clip_high: float = Field(default=0.2, gt=0, strict=False)
     """Upper clipping bound: the ratio counts up to `1 + clip_high` (TRL: `epsilon_high`)."""
     max_mismatch: float = Field(default=0.1, gt=0, strict=False)
@@ -87,7 +86,6 @@ class RolloutWay(Way):
 
     def token_advantages(self, advantage: float, sampler: Sequence[float], reference: Sequence[float]) -> list[float]:
         """Advantages of a completion's tokens, from log probabilities of the sampler and of the frozen model."""
-        del reference
         return [advantage] * len(sampler)
 
     @property
@@ -144,10 +142,6 @@ class RolloutWay(Way):
                 "whole groups: micro_batch x accumulation x devices x updates that algorithm.group divides",
                 f"batch.micro_batch={self.group}")
 
-    def watched_items(self, recipe: Recipe) -> int:
-        """The recipe's number."""
-        return recipe.evaluation.items_during_training
-
     def shrink(self, values: KeyValues, rows: int, new_tokens: int) -> None:
         """Whole groups on any number of devices, and short completions."""
         values["batch"]["micro_batch"] = values["algorithm"]["group"] = rows
@@ -171,12 +165,8 @@ class RolloutWay(Way):
         """One for every `updates` steps."""
         return -(-steps // self.updates)
 
-    def rollout_passes(self) -> int:
-        """Log probabilities under the sampling model, if several updates use them."""
-        return self.updates if self.updates > 1 else 0
-
     def smaller_rollouts(self, recipe: Recipe, devices: int) -> Iterator[KeyValues]:
-        """Fewer updates from one rollout, each with the same number of completions."""
+        """Changes to fewer updates from one rollout, each with the same number of completions."""
         updates, rows = self.updates // 2, recipe.batch.micro_batch * recipe.batch.accumulation * devices
         while updates >= 1:
             if rows * updates % self.group == 0:
@@ -184,7 +174,7 @@ class RolloutWay(Way):
             updates //= 2
 
     def shorter_completions(self, recipe: Recipe) -> Iterator[KeyValues]:
-        """Half the new tokens, then a quarter, and so on; rows shrink equally, so that prompts keep their length."""
+        """Changes to half the new tokens, then a quarter, and so on, with rows in which prompts keep their length."""
         buffers = [reward.buffer for reward in recipe.rewards if isinstance(reward, OverlongReward)]
         shortest = max([SHORTEST_COMPLETION, *buffers])
         prompt_tokens, new_tokens = recipe.data.max_length - self.max_new_tokens, self.max_new_tokens // 2
@@ -194,11 +184,6 @@ class RolloutWay(Way):
                 words["data.buckets"] = [length for length in buckets if length <= prompt_tokens + new_tokens]
             yield words
             new_tokens //= 2
-
-    def learned_form(self, recipe: Recipe) -> str:
-        """Empty: completions are sampled."""
-        del recipe
-        return ""
 
     @abstractmethod
     def judges(self, resolved: ResolvedRun) -> dict[str, Any]:
@@ -216,11 +201,3 @@ class RolloutWay(Way):
         """Rollouts with the recorded rewards; a teacher scores them again if it can be opened."""
         from workings.ways.parts.replays import replayed_rollouts
         return replayed_rollouts(opened, seed, exact=exact)
-
-    def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
-                      exact: bool) -> dict[str, tuple[str, BatchSource]]:
-        """Rollouts that are changed before their batches are made."""
-        from workings.ways.parts.replays import ROLLOUT_CONTROLS, replayed_rollouts
-        del source
-        return {name: (words, replayed_rollouts(opened, opened.recipe.seed, exact=exact, change=change))
-                for name, (words, change) in ROLLOUT_CONTROLS.items() if name in self.controls}

@@ -1,4 +1,4 @@
-"""Training data that exists before the run: rows of traces or pairs, with what a reference or a teacher says of them.
+"""Training data that exist before the run: rows of traces or pairs, with what a reference or a teacher says of them.
 
 Shape suffixes: A accumulation, B rows, S positions, N positions of a row, K tokens of a position.
 """
@@ -82,40 +82,38 @@ class TraceData:
         return self.batches.blank(shape)
 
     def write(self, writer: RunWriter) -> None:
-        """Write the row index."""
-        # Cleaned when the rows were made: their digest has to be that of the bytes on the disk.
+        """Writes the row index."""
+        # The index was cleaned when the rows were made, because their digest is over these bytes.
         writer.write_cleaned(ROWS, self.rows.index_bytes)
 
-    def facts(self) -> dict[str, Any]:
-        """None: the row index says all."""
-        return {}
-
     def sentence(self) -> str:
-        """Rows, dropped ones, supervised tokens and, where a row learns several, turns of the assistant; padding."""
-        turns, texts = self.rows.learned_turns, self.rows.whole
-        return (f"{len(self.rows.rows):,} rows, {len(self.rows.dropped):,} dropped, "
-                f"{self.rows.supervised_tokens:,} supervised tokens per epoch"
-                f"{f' in {turns:,} turns of the assistant' if turns > len(self.rows.rows) else ''}, "
-                f"{f'every token of {texts:,} rows learned, ' if texts else ''}"
-                f"{percent(self.batches.padding_share())} padding in epoch 0{self._few_rows()}{self._empty_rows()}")
+        """Numbers of rows and supervised tokens, the share of padding, and remarks."""
+        rows, turns, texts = len(self.rows.rows), self.rows.learned_turns, self.rows.whole
+        in_turns = f" in {turns:,} turns of the assistant" if turns > rows else ""
+        parts = [f"{rows:,} rows", f"{len(self.rows.dropped):,} dropped",
+                 f"{self.rows.supervised_tokens:,} supervised tokens per epoch{in_turns}",
+                 *([f"every token of {texts:,} rows learned"] if texts else []),
+                 f"{percent(self.batches.padding_share())} padding in epoch 0"]
+        return ", ".join(parts) + self._few_rows() + self._empty_rows()
 
     def _few_rows(self) -> str:
         """A remark if the model can learn the rows by heart."""
         count = len(self.rows.rows)
+        if count >= FEW_ROWS:
+            return ""
         held_out = "texts (`evaluation.traces`)" if self.rows.whole else "questions (`workings data import --hold-out`)"
-        return "" if count >= FEW_ROWS else (
-            f"; {count} rows can be learned by heart: 1 to 3 epochs and held-out {held_out} show whether the model "
-            "learns more than these")
+        return (f"; {count} rows can be learned by heart: 1 to 3 epochs and held-out {held_out} show whether the model "
+                "learns more than these")
 
     def _empty_rows(self) -> str:
-        """A remark if a third of the rows of an epoch's updates are empty, or more."""
+        """A remark if at least a third of the rows of an epoch's updates are empty."""
         empty, total = self.batches.empty_sequences()
         if 3 * empty < total:
             return ""
         accumulation, micro_batch, _ = self.batches.shapes()[0]
         fewer = even_accumulation(total - empty, micro_batch, accumulation)
-        return (f"; {empty:,} of {total:,} rows of an epoch's updates are empty; try: "
-                + (f"batch.accumulation={fewer}" if fewer < accumulation else "a smaller batch.micro_batch"))
+        try_next = f"batch.accumulation={fewer}" if fewer < accumulation else "a smaller batch.micro_batch"
+        return f"; {empty:,} of {total:,} rows of an epoch's updates are empty; try: {try_next}"
 
     def question_digests(self) -> set[str]:
         """Digests of all questions of the rows, those of earlier turns included."""
@@ -125,13 +123,11 @@ class TraceData:
         """Raises `RequestError` if the engine lacks something that this data needs."""
 
     def signal_values(self, engine: Engine, writer: RunWriter, state: State, step: int) -> Mapping[str, Any]:
-        """What the objective must know of each row besides its tokens, as `SignalValues` gives it; here nothing."""
-        del engine, writer, state, step
+        """What the objective must know of each row besides its tokens, by row id; nothing for plain traces."""
         return {}
 
     def add_signals(self, batch: Batch, row_ids: Sequence[Sequence[str]], values: Mapping[str, Any]) -> Batch:
         """A batch with the values of its rows."""
-        del row_ids, values
         return batch
 
     def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
@@ -143,13 +139,14 @@ class TraceData:
 class PairData(TraceData):
     """Rows of preference pairs."""
 
-    def facts(self) -> dict[str, Any]:
-        """The number of pairs."""
-        return {"pairs": len(self.rows.rows) // 2}
+    @property
+    def pairs(self) -> int:
+        """Number of pairs."""
+        return len(self.rows.rows) // 2
 
     def sentence(self) -> str:
         """Number of pairs, then as for traces."""
-        return f"{len(self.rows.rows) // 2:,} pairs: {super().sentence()}"
+        return f"{self.pairs:,} pairs: {super().sentence()}"
 
     def add_signals(self, batch: Batch, row_ids: Sequence[Sequence[str]], values: Mapping[str, Any]) -> Batch:
         """A batch divided by its pairs, with what the objective must know of it."""
@@ -293,7 +290,6 @@ class DistillationData(TraceData):
 
     def signal_values(self, engine: Engine, writer: RunWriter, state: State, step: int) -> dict[str, TopTokensOfRow]:
         """The teacher's top tokens."""
-        del state
         started = perf_counter()
         teacher: TopTokensFunction | None = None
         values: dict[str, TopTokensOfRow] = {}

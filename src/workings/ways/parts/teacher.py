@@ -21,20 +21,8 @@ from workings.engines.base import AdapterEngine, Engine, EngineRequest, Likeliho
 from workings.engines.registry import find_engine
 from workings.engines.weight_files import read_shape
 from workings.errors import RecordError, RequestError
+from workings.inputs import resolve
 from workings.inputs.object_store import is_stored
-from workings.inputs.resolve import (
-    RANDOM,
-    ResolvedRun,
-    Weights,
-    differing_weights,
-    fetch_tensors,
-    local_folder,
-    locate_weights,
-    recorded_weights,
-    refuse_unread_revision,
-    shape_by_hub_id,
-    weight_digests,
-)
 from workings.models.batch import Batch
 from workings.models.hub import LOCAL, is_local
 from workings.models.shape import ModelShape
@@ -55,8 +43,7 @@ MODEL_FILE, ADAPTER_FILE = "model.safetensors", "adapter_model.safetensors"
 LogProbFunction = Callable[[Batch], np.ndarray]
 """A model's log probabilities of a batch's targets: ``[A, B, S]`` float32."""
 TopTokensFunction = Callable[[Batch], tuple[np.ndarray, np.ndarray]]
-"""A teacher's most likely tokens at a batch's positions: ``[A, B, S, K]`` tokens and their log probabilities, as
-`TeachingEngine.most_likely` returns them."""
+"""A teacher's most likely tokens at a batch's positions, and their log probabilities: ``[A, B, S, K]`` each."""
 Method = FullConfig | LoraConfig | QloraConfig
 
 
@@ -73,7 +60,7 @@ class TeacherModel:
 class Base:
     """The frozen model below a teacher's adapters."""
 
-    weights: Weights
+    weights: resolve.Weights
     recorded: Mapping[str, str]
     """SHA-256 of its files by name, as recorded in the teacher's run; empty for random weights."""
     seed: int
@@ -83,8 +70,8 @@ class Base:
         """Its identity for the record; tensors are downloaded first. Raises `RecordError` if its files have changed."""
         if self.weights.directory is None:
             return {"id": self.weights.id, "seed": self.seed}
-        fetch_tensors(self.weights)
-        if differing := differing_weights(self.weights.directory, self.recorded):
+        resolve.fetch_tensors(self.weights)
+        if differing := resolve.differing_weights(self.weights.directory, self.recorded):
             raise RecordError(f"{self.weights.directory}: {', '.join(differing)}: not what the adapters of the teacher "
                               "were trained next to")
         return {"id": recorded_name(self.weights), "weights": dict(self.recorded)}
@@ -102,7 +89,7 @@ class Teacher(TeacherModel):
 
     algorithm: TeacherWay
     tokenizer: Tokenizer
-    weights: Weights
+    weights: resolve.Weights
     """For a sealed run, the folder of its last checkpoint."""
     base: Base | None = None
     """Model below its adapters; None if it has none."""
@@ -113,15 +100,15 @@ class Teacher(TeacherModel):
     def facts(self) -> dict[str, Any]:
         """Its identity for the record, with the digest of every file, after a download. Raises `RecordError`."""
         directory = self.weights.folder
-        common: dict[str, Any] = {"precision": self.algorithm.teacher_precision, "tokenizer": self.tokenizer.digest}
-        if self.run is not None:
-            names = [f"{CHECKPOINTS}/{directory.name}/{file.name}" for file in self._files]
-            return common | {"run": self.weights.id, "root": self.run.root, "checkpoint": directory.name,
-                           "weights": sealed_digests(self.run, names),
-                           **({} if self.base is None else {"base": self.base.facts()})}
-        fetch_tensors(self.weights)
-        return common | {"id": recorded_name(self.weights), "revision": self.weights.revision,
-                       "weights": weight_digests(directory)}
+        facts: dict[str, Any] = {"precision": self.algorithm.teacher_precision, "tokenizer": self.tokenizer.digest}
+        if self.run is None:
+            resolve.fetch_tensors(self.weights)
+            return facts | {"id": recorded_name(self.weights), "revision": self.weights.revision,
+                            "weights": resolve.weight_digests(directory)}
+        names = [f"{CHECKPOINTS}/{directory.name}/{file.name}" for file in self._files]
+        facts |= {"run": self.weights.id, "root": self.run.root, "checkpoint": directory.name,
+                  "weights": sealed_digests(self.run, names)}
+        return facts if self.base is None else facts | {"base": self.base.facts()}
 
     @property
     def _files(self) -> list[Path]:
@@ -133,13 +120,13 @@ class Teacher(TeacherModel):
         """SHA-256 of `facts`."""
         return json_digest(self.facts)
 
-    def open(self, student: Engine, resolved: ResolvedRun) -> LogProbFunction:
+    def open(self, student: Engine, resolved: resolve.ResolvedRun) -> LogProbFunction:
         """Opens it on the student's kind of engine and devices; its weights are read at the first call."""
         engine, state = self._opened(student, resolved)
         assert isinstance(engine, LikelihoodEngine)  # of the student's kind, which was checked
         return lambda batch: engine.log_probs(state(), batch)
 
-    def open_for_tokens(self, student: Engine, resolved: ResolvedRun, count: int) -> TopTokensFunction:
+    def open_for_tokens(self, student: Engine, resolved: resolve.ResolvedRun, count: int) -> TopTokensFunction:
         """Opens it as `open` does, for its ``count`` most likely tokens within the student's vocabulary."""
         engine, state = self._opened(student, resolved)
         assert isinstance(engine, TeachingEngine)  # of the student's kind, which was checked
@@ -157,7 +144,7 @@ class Teacher(TeacherModel):
             raise RequestError(f"algorithm.teacher_precision: {precision} is not possible: {error.given}",
                                error.expected, "algorithm.teacher_precision=bf16") from error
 
-    def _opened(self, student: Engine, resolved: ResolvedRun) -> tuple[Engine, Callable[[], State]]:
+    def _opened(self, student: Engine, resolved: resolve.ResolvedRun) -> tuple[Engine, Callable[[], State]]:
         device, recipe = student.describe(), resolved.recipe
         engine = self.engine(recipe.engine, EngineRequest.of(
             recipe, resolved.shape, device=device.platform, mesh=MeshConfig(**device.mesh)))
@@ -165,7 +152,7 @@ class Teacher(TeacherModel):
             raise RequestError(f"algorithm.teacher: {self.algorithm.teacher} has adapters, and engine {engine.name} "
                                "does not read them", "an engine that does",
                                f"workings export {quote(self.algorithm.teacher)} --out TEACHER, then "
-                               " algorithm.teacher=TEACHER")
+                               "algorithm.teacher=TEACHER")
 
         @cache
         def state() -> State:
@@ -205,7 +192,7 @@ def sealed_digests(run: RunRecord, names: Sequence[str]) -> dict[str, str]:
     return {name: sums[name] for name in names}
 
 
-def recorded_name(weights: Weights) -> str:
+def recorded_name(weights: resolve.Weights) -> str:
     """Name of weights in a record."""
     # Only the name: a path may contain a user's name.
     if weights.directory and weights.revision == LOCAL:
@@ -246,14 +233,14 @@ def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape, 
     algorithm = way_of(loaded.recipe).teacher_keys
     assert algorithm is not None  # only a way with a teacher calls this
     folders = [loaded.base, *bases]
-    folder = local_folder(algorithm.teacher, folders)
+    folder = resolve.local_folder(algorithm.teacher, folders)
     if folder is not None and (folder / SEAL).is_file():
-        refuse_unread_revision("algorithm.teacher_revision", algorithm.teacher_revision,
-                               Weights(directory=folder, id=algorithm.teacher, revision=LOCAL))
+        resolve.refuse_unread_revision("algorithm.teacher_revision", algorithm.teacher_revision,
+                                       resolve.Weights(directory=folder, id=algorithm.teacher, revision=LOCAL))
         teacher = _of_run(folder, algorithm, loaded.recipe.engine)
     else:
-        weights = locate_weights(algorithm.teacher, algorithm.teacher_revision, folders, tensors=False)
-        refuse_unread_revision("algorithm.teacher_revision", algorithm.teacher_revision, weights)
+        weights = resolve.locate_weights(algorithm.teacher, algorithm.teacher_revision, folders, tensors=False)
+        resolve.refuse_unread_revision("algorithm.teacher_revision", algorithm.teacher_revision, weights)
         if not (weights.folder / "config.json").is_file():
             raise RequestError(f"algorithm.teacher: {algorithm.teacher} has no config.json",
                                "a sealed run, or a folder with config.json, *.safetensors and tokenizer.json",
@@ -282,11 +269,11 @@ def teacher_model(loaded: LoadedRecipe) -> TeacherModel | None:
     algorithm = way_of(loaded.recipe).teacher_keys
     if algorithm is None:
         return None
-    folder = local_folder(algorithm.teacher, [loaded.base])
+    folder = resolve.local_folder(algorithm.teacher, [loaded.base])
     if folder is None and is_stored(algorithm.teacher):
-        folder = locate_weights(algorithm.teacher, "", [], tensors=False).directory
+        folder = resolve.locate_weights(algorithm.teacher, "", [], tensors=False).directory
     if folder is None:
-        return TeacherModel(shape=shape_by_hub_id(algorithm.teacher, "algorithm.teacher"))
+        return TeacherModel(shape=resolve.shape_by_hub_id(algorithm.teacher, "algorithm.teacher"))
     # A sealed run has its shape in its manifest, and may hold only adapters.
     if not (folder / SEAL).is_file():
         return TeacherModel(shape=read_shape(folder))
@@ -306,7 +293,7 @@ def _of_run(path: Path, algorithm: TeacherWay, engine: str) -> Teacher:
     sealed_digests(run, [MODEL_SHAPE, *(f"{TOKENIZER}/{file.name}" for file in (path / TOKENIZER).iterdir())])
     return Teacher(algorithm=algorithm, run=run, method=recipe.method, base=_base(run, recipe, algorithm, engine),
                    tokenizer=Tokenizer.load(path / TOKENIZER), shape=_sealed_shape(path),
-                   weights=Weights(directory=kept, id=run.manifest.name, revision=kept.name))
+                   weights=resolve.Weights(directory=kept, id=run.manifest.name, revision=kept.name))
 
 
 def _base(run: RunRecord, recipe: Recipe, algorithm: TeacherWay, engine: str) -> Base | None:
@@ -315,15 +302,15 @@ def _base(run: RunRecord, recipe: Recipe, algorithm: TeacherWay, engine: str) ->
         return None
     model, recorded = recipe.model, run.manifest.weight_digests
     if isinstance(model, FromPretrained):
-        weights = recorded_weights(run, model, f"run it in the folder that {model.id} is relative to", adapters=True,
-                                   tensors=False)
+        weights = resolve.recorded_weights(run, model, f"run it in the folder that {model.id} is relative to",
+                                           adapters=True, tensors=False)
     # The same seed gives other random weights in another engine, and adapters fit only those that they were trained on.
     elif recipe.engine != engine:
         raise RequestError(f"algorithm.teacher: {algorithm.teacher} has adapters on random weights of engine "
                            f"{recipe.engine}", f"an engine with the same random numbers; this run's is {engine}",
                            f"workings export {quote(algorithm.teacher)} --out TEACHER, then algorithm.teacher=TEACHER")
     else:
-        weights = Weights(directory=None, id=run.manifest.model_id, revision=RANDOM)
+        weights = resolve.Weights(directory=None, id=run.manifest.model_id, revision=resolve.RANDOM)
     return Base(weights=weights, recorded={} if isinstance(recorded, Absent) else recorded, seed=recipe.seed)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -96,10 +96,6 @@ class PromptData:
             writer.write_json(EPISODES, self.environment.recorded())
         if self.teacher is not None:
             writer.write_json(TEACHER, self.teacher.facts)
-
-    def facts(self) -> dict[str, Any]:
-        """None: the recipe says how many prompts a rollout takes."""
-        return {}
 
     def sentence(self) -> str:
         """Numbers of prompts, in all and of a rollout."""

@@ -137,5 +137,5 @@ def _episode_problems(process: EnvironmentProcess, template: ChatTemplate, rules
                 for number, (recorded, played) in enumerate(turns, start=1) if recorded != played)
     if sample.done != again.done:
         yield f"it is{'' if again.done else ' not'} over, but the record says the opposite"
-    if (tokens, log_probs) != (again.tokens, again.log_probs):
+    if (tokens, log_probs) != (again.tokens_with_stop, again.completion.log_probs):
         yield "its replies have other tokens than the environment gives, or log probabilities"
