@@ -7,18 +7,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from workings.evaluation.statistics import (
-    ASSUMED_DISCORDANT,
-    CONFIDENCE,
-    MIN_CLUSTERS,
-    POWER,
-    Interval,
-    bounds,
-    clustered_t_mean,
-    minimum_detectable_effect,
-    t_mean,
-    wilson,
-)
+from workings.evaluation import statistics
+from workings.evaluation.statistics import Interval
 from workings.record.layout import EVALUATION_SUMMARY
 from workings.record.number_text import percent, table_lines
 
@@ -54,7 +44,7 @@ class Cell:
     def to_json(self) -> dict[str, Any]:
         """The cell as it is in a scorecard."""
         record: dict[str, Any] = {"n": self.n, "correct": self.correct, "errors": self.errors, "mean": self.mean,
-                                  "confidence": CONFIDENCE}
+                                  "confidence": statistics.CONFIDENCE}
         return record | interval_json(self.interval)
 
 
@@ -82,8 +72,8 @@ class Scorecard:
         # A difference of two models is -1, 0 or 1; its variance is the share of items on which they disagree, which
         # cannot be known from one scorecard.
         overall["minimum_detectable_effect"] = {
-            "value": minimum_detectable_effect(math.sqrt(ASSUMED_DISCORDANT / self.overall.n)),
-            "power": POWER, "assumed_discordant_share": ASSUMED_DISCORDANT}
+            "value": statistics.minimum_detectable_effect(math.sqrt(statistics.ASSUMED_DISCORDANT / self.overall.n)),
+            "power": statistics.POWER, "assumed_discordant_share": statistics.ASSUMED_DISCORDANT}
         return {"overall": overall, **{
             name: {key: cell.to_json() for key, cell in getattr(self, name).items()}
             for name in ("per_section", "per_category", "per_difficulty")}}
@@ -116,7 +106,7 @@ def cell(results: Sequence[ItemResult]) -> Cell:
 def interval_json(interval: Interval | str) -> dict[str, Any]:
     """Both ends and the method of an interval in a record; the reason in place of each if there is none."""
     if isinstance(interval, Interval):
-        return {**bounds(interval, "ci"), "method": interval.method}
+        return {**statistics.bounds(interval, "ci"), "method": interval.method}
     return {key: {"absent": interval} for key in ("ci_low", "ci_high", "method")}
 
 
@@ -134,14 +124,14 @@ def mean_interval(values: Sequence[float], clusters: Sequence[str]) -> Interval 
     # Each item is its own cluster, which is what independent means here.
     if groups == len(names):
         if binary:
-            return wilson(int(sum(values)), len(values))
-        return t_mean(values).interval if len(values) > 1 else "one item"
-    if groups < MIN_CLUSTERS:
+            return statistics.wilson(int(sum(values)), len(values))
+        return statistics.t_mean(values).interval if len(values) > 1 else "one item"
+    if groups < statistics.MIN_CLUSTERS:
         return too_few_clusters(groups)
-    clustered = clustered_t_mean(values, names)
+    clustered = statistics.clustered_t_mean(values, names)
     # Without spread a t interval has no width; the number of clusters says how much is known.
     if binary and clustered.standard_error == 0 and clustered.mean in (0.0, 1.0):
-        return replace(wilson(int(clustered.mean) * groups, groups), method="wilson over clusters")
+        return replace(statistics.wilson(int(clustered.mean) * groups, groups), method="wilson over clusters")
     if binary:
         # A t interval knows no bounds, and a share has two.
         return replace(clustered.interval, low=max(0.0, clustered.interval.low), high=min(1.0, clustered.interval.high))
@@ -174,7 +164,7 @@ def scorecard_text(scorecard: Scorecard, out: Path, answers: str, warning: str =
 
 def too_few_clusters(groups: int) -> str:
     """Why there is no interval."""
-    return f"only {groups} clusters; an interval needs {MIN_CLUSTERS}"
+    return f"only {groups} clusters; an interval needs {statistics.MIN_CLUSTERS}"
 
 
 def cluster_names(clusters: Iterable[str]) -> list[str]:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -266,3 +267,13 @@ class Equivalence:
     def shown(self) -> bool:
         """Whether a difference of the margin or more is ruled out."""
         return -self.margin < self.interval.low and self.interval.high < self.margin
+
+    def text(self) -> str:
+        """The result for humans, in percentage points."""
+        return (f"a difference of {100 * self.margin:g} points or more is {'' if self.shown else 'not '}ruled out "
+                f"(90 % interval {100 * self.interval.low:+.1f} to {100 * self.interval.high:+.1f})")
+
+    def to_json(self) -> dict[str, Any]:
+        """Keys of `equivalence` in ``compare --json``."""
+        return {"margin": self.margin, "shown": self.shown, **bounds(self.interval, "delta_ci90"),
+                "method": self.interval.method}

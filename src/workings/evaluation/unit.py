@@ -16,22 +16,10 @@ from workings.errors import RecordError, RequestError
 from workings.evaluation.answer_counts import AnswerCounter, AnswerCounts
 from workings.evaluation.predictions import MAX_PREDICTIONS_BYTES, item_result, read_predictions
 from workings.evaluation.scorecard import ItemResult
-from workings.record import atomic
+from workings.record import atomic, layout
 from workings.record.canonical import loads, read_json_object, record_line
 from workings.record.digest import file_digest, json_digest
 from workings.record.jsonl import Appender, cut_torn_line
-from workings.record.layout import (
-    EVALUATION_CONFIG,
-    EVALUATION_SUMMARY,
-    MANIFEST,
-    PARTIAL_SUFFIX,
-    PREDICTIONS,
-    SAMPLED,
-    SEAL,
-    SUMS,
-    partial_unit_path,
-    refuse_unit_name,
-)
 from workings.record.lock import DirectoryLock
 from workings.record.seal import parse_sums, root_digest, seal_unit, unit_kind
 from workings.record.storage import open_plain, read_plain
@@ -49,12 +37,12 @@ class EvaluationRecord:
     @cached_property
     def config(self) -> dict[str, Any]:
         """``eval_config.json``."""
-        return read_json_object(self.path / EVALUATION_CONFIG)
+        return read_json_object(self.path / layout.EVALUATION_CONFIG)
 
     @cached_property
     def summary(self) -> dict[str, Any]:
         """``eval_summary.json``."""
-        return read_json_object(self.path / EVALUATION_SUMMARY)
+        return read_json_object(self.path / layout.EVALUATION_SUMMARY)
 
     @property
     def warning(self) -> str:
@@ -71,7 +59,7 @@ class EvaluationRecord:
         """Results and counts by one reading of the predictions, which takes seconds where they are many."""
         counter, results = AnswerCounter(), []
         aggregate = str(self.config["aggregate"])
-        for samples in read_predictions(self.path / PREDICTIONS):
+        for samples in read_predictions(self.path / layout.PREDICTIONS):
             results.append(item_result(samples, aggregate))
             for sample in samples:
                 counter.add(sample)
@@ -81,7 +69,7 @@ class EvaluationRecord:
     def run(self) -> Path | None:
         """The run directory it is in, or None."""
         parent = self.path.resolve().parent.parent
-        return parent if self.path.resolve().parent.name == "eval" and (parent / MANIFEST).is_file() else None
+        return parent if self.path.resolve().parent.name == "eval" and (parent / layout.MANIFEST).is_file() else None
 
     @property
     def name(self) -> str:
@@ -104,14 +92,14 @@ class EvaluationRecord:
 
     def results(self) -> list[ItemResult]:
         """Results of all items. Raises `RecordError` for files that were changed after sealing, or an item twice."""
-        sums = parse_sums(read_plain(self.path / SUMS))
-        for name in (EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS):
+        sums = parse_sums(read_plain(self.path / layout.SUMS))
+        for name in (layout.EVALUATION_CONFIG, layout.EVALUATION_SUMMARY, layout.PREDICTIONS):
             open_plain(self.path / name, MAX_PREDICTIONS_BYTES).close()
             if sums.get(name) != file_digest(self.path / name):
                 raise RecordError(f"{self.path / name} is not the file that was sealed")
         results = self.reading[0]
         if len({result.id for result in results}) != len(results):
-            raise RecordError(f"{self.path / PREDICTIONS} holds an item twice")
+            raise RecordError(f"{self.path / layout.PREDICTIONS} holds an item twice")
         return results
 
     def results_of(self, ids: Sequence[str]) -> list[ItemResult]:
@@ -125,11 +113,11 @@ class EvaluationRecord:
 
 def unit_paths(path: Path) -> list[Path]:
     """Folders of the sealed evaluation units in a run, by name; a unit has only itself."""
-    if (path / EVALUATION_SUMMARY).is_file():
+    if (path / layout.EVALUATION_SUMMARY).is_file():
         return [path]
     # In a run that is not sealed, an evaluation that was interrupted is next to those that are finished.
-    return [summary.parent for summary in sorted(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
-            if not summary.parent.name.endswith(PARTIAL_SUFFIX)]
+    return [summary.parent for summary in sorted(path.glob(f"eval/*/{layout.EVALUATION_SUMMARY}"))
+            if not summary.parent.name.endswith(layout.PARTIAL_SUFFIX)]
 
 
 def find_units(path: Path) -> list[EvaluationRecord]:
@@ -152,7 +140,7 @@ def find_results(path: Path) -> list[EvaluationRecord]:
     """`find_units`. Raises `RequestError` for units of samples, too, whose questions may have been trained on."""
     units = find_units(path)
     for unit in units:
-        if unit_kind(unit.path) == SAMPLED:
+        if unit_kind(unit.path) == layout.SAMPLED:
             raise RequestError(f"{unit.path} has samples to learn from", "an evaluation: samples may be "
                                "of questions that the model was trained on", "workings eval RUN --items ITEMS.jsonl "
                                "--out DIR")
@@ -188,7 +176,7 @@ def _only(path: Path, units: Sequence[EvaluationRecord]) -> EvaluationRecord:
 
 def refuse_existing(out: Path) -> None:
     """Raise `RequestError` where a unit cannot be made because something is there."""
-    refuse_unit_name(out)
+    layout.refuse_unit_name(out)
     if out.exists():
         raise RequestError(f"--out {out} already exists", "a new directory; evaluations are never overwritten",
                            f"--out {out}-2")
@@ -203,8 +191,8 @@ class EvaluationWriter:
         Raises `RequestError` if ``out`` exists, or an interrupted evaluation there was asked for something else.
         """
         refuse_existing(out)
-        self.out, self.partial, self._config = out, partial_unit_path(out), config
-        self._predictions = self.partial / PREDICTIONS
+        self.out, self.partial, self._config = out, layout.partial_unit_path(out), config
+        self._predictions = self.partial / layout.PREDICTIONS
         self.partial.mkdir(parents=True, exist_ok=True)
         # No other process writes from here on: the folder's files are from a process that ended.
         self._lock = DirectoryLock(self.partial)
@@ -241,7 +229,7 @@ class EvaluationWriter:
 
     def append(self, lines: Sequence[dict[str, Any]]) -> None:
         """Add lines of one chunk and wait until they are on the disk."""
-        self._appender.append_bytes(b"".join(record_line(line, PREDICTIONS) for line in lines))
+        self._appender.append_bytes(b"".join(record_line(line, layout.PREDICTIONS) for line in lines))
         self._appender.sync()
 
     def recorded_samples(self) -> Iterator[list[dict[str, Any]]]:
@@ -250,8 +238,8 @@ class EvaluationWriter:
 
     def seal(self, summary: dict[str, Any], kind: str = "eval") -> None:
         """Write the summary, seal as a unit of this kind, and move it to its place."""
-        atomic.write_json(self.partial / EVALUATION_SUMMARY, summary)
-        (self.partial / SEAL).unlink(missing_ok=True)  # killed between sealing and renaming
+        atomic.write_json(self.partial / layout.EVALUATION_SUMMARY, summary)
+        (self.partial / layout.SEAL).unlink(missing_ok=True)  # killed between sealing and renaming
         made_from = self._config["made_from"]
         seal_unit(self.partial, kind, "complete", made_from if isinstance(made_from, str) else None)
         # Only now: an empty folder in a sealed run would be one that no sum covers.
@@ -260,7 +248,7 @@ class EvaluationWriter:
         atomic.sync_directory(self.out.parent)
 
     def _check_config(self) -> None:
-        path, config = self.partial / EVALUATION_CONFIG, self._config
+        path, config = self.partial / layout.EVALUATION_CONFIG, self._config
         if not path.exists():
             atomic.write_json(path, config)
             return

@@ -6,19 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from workings.evaluation.answer_counts import AnswerCounts
+from workings.evaluation.comparison import paired
 from workings.evaluation.comparison.no_verdict import measured_side, noise_of
-from workings.evaluation.comparison.paired import (
-    PairedDifference,
-    Pairs,
-    compare_configs,
-    difference_text,
-    equivalence_json,
-    equivalence_text,
-    paired_difference,
-    paired_values,
-    steps_versions,
-    values_equivalence,
-)
+from workings.evaluation.comparison.paired import PairedDifference, Pairs
 from workings.evaluation.comparison.pass_at_k import PassAtK, pass_table
 from workings.evaluation.scorecard import Cell, ItemResult, cell, cell_text
 from workings.evaluation.statistics import Equivalence, bounds, holm
@@ -133,7 +123,7 @@ class Comparison:
         if self.pass_at_k:
             record["pass_at_k"] = [rate.to_json() for rate in self.pass_at_k]
         if isinstance(self.equivalence, Equivalence):
-            record["equivalence"] = equivalence_json(self.equivalence)
+            record["equivalence"] = self.equivalence.to_json()
         return record
 
 
@@ -157,7 +147,7 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
     """`compare` for units."""
     # Runs in two folders may have the same name; a sentence needs two names.
     name_a, name_b = (a.name, b.name) if a.name != b.name else (f"{a.name} (A)", f"{b.name} (B)")
-    different, unknown, equal = compare_configs(a.config, b.config)
+    different, unknown, equal = paired.compare_configs(a.config, b.config)
     # Without numbers: a difference between answers to different questions is meaningless.
     if different:
         return Comparison(verdict="not comparable", name_a=name_a, name_b=name_b, reasons=different, notes=unknown,
@@ -168,8 +158,8 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
     measured_a = measured_side(name_a, a.answer_counts, results_a)
     measured_b = measured_side(name_b, b.answer_counts, results_b)
     values = measured_a.scores, measured_b.scores, measured_a.clusters
-    difference = paired_values(*values)
-    equivalence = None if equivalent_within is None else values_equivalence(*values, equivalent_within)
+    difference = paired.paired_values(*values)
+    equivalence = None if equivalent_within is None else paired.values_equivalence(*values, equivalent_within)
     verdict = difference.verdict
     # A significant difference stays `better` or `worse` even within the margin.
     if verdict == "inconclusive" and isinstance(equivalence, Equivalence) and equivalence.shown:
@@ -180,7 +170,7 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
     warnings = [*filter(None, (a.warning, b.warning)), *remarks]
     # Comparable evaluations have the same judge.
     unknown += filter(None, [judge_text(a.config)])
-    if version_remark := steps_versions((a.config, b.config)):
+    if version_remark := paired.steps_versions((a.config, b.config)):
         unknown.append(f"{version_remark}, so their step validity is not comparable")
     by_section: dict[str, list[tuple[ItemResult, ItemResult]]] = {}
     for pair in pairs:
@@ -207,9 +197,9 @@ def comparison_sentence(a: ComparedSide, b: ComparedSide, difference: PairedDiff
                "inconclusive": f"No difference found between {b.name} and {a.name}",
                "refused": f"No verdict on {b.name} against {a.name}"}[verdict]
     parts = [f"{opening}: {cell_text(b.cell)} against {cell_text(a.cell)} on the same {difference.n} items, "
-             f"{difference_text(difference, difference.p_value)}"]
+             f"{paired.difference_text(difference, difference.p_value)}"]
     if isinstance(equivalence, Equivalence):
-        parts.append(equivalence_text(equivalence))
+        parts.append(equivalence.text())
     if difference.smallest_shown is not None:
         parts.append(f"{difference.n} items can show differences of {100 * difference.smallest_shown:.1f} points or "
                      "more")
@@ -228,7 +218,7 @@ def comparison_text(comparison: Comparison) -> str:
     # A single section equals the whole set.
     if len(comparison.sections) > 1:
         lines.append(f"by section ({len(comparison.sections)} sections, p values adjusted by Holm's method):")
-        lines += [f"  {section.name}: {difference_text(section.difference, section.p_adjusted)}"
+        lines += [f"  {section.name}: {paired.difference_text(section.difference, section.p_adjusted)}"
                   for section in comparison.sections]
     if comparison.pass_at_k:
         lines.append("any of k samples correct (pass@k):")
@@ -238,7 +228,7 @@ def comparison_text(comparison: Comparison) -> str:
 
 
 def _sections(groups: Mapping[str, Pairs]) -> list[SectionDelta]:
-    differences = [paired_difference(group) for group in groups.values()]
+    differences = [paired.paired_difference(group) for group in groups.values()]
     # One of twenty equal sections shows a difference by chance.
     adjusted = holm([difference.p_value for difference in differences])
     return [SectionDelta(name=name, a=cell([x for x, _ in group]), b=cell([y for _, y in group]),

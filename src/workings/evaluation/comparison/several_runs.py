@@ -10,15 +10,10 @@ from statistics import fmean, stdev
 from typing import Any
 
 from workings.errors import RequestError
+from workings.evaluation.comparison import paired
 from workings.evaluation.comparison.compare import ComparedSide, compare_records
 from workings.evaluation.comparison.no_verdict import MeasuredSide, measured_side, noise_of, pooled
-from workings.evaluation.comparison.paired import (
-    PairedDifference,
-    compare_configs,
-    difference_text,
-    paired_values,
-    points,
-)
+from workings.evaluation.comparison.paired import PairedDifference
 from workings.evaluation.scorecard import cell_text
 from workings.evaluation.statistics import CONFIDENCE, Interval, bounds, holm, welch_mean
 from workings.evaluation.unit import EvaluationRecord, find_unit
@@ -49,7 +44,7 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path]) -> dict[str, Any]:
     order = [result.id for result in records_a[0].results()]
     seeds_a, all_a = _side("A", records_a, order)
     seeds_b, all_b = _side("B", records_b, order)
-    difference = paired_values(all_a.scores, all_b.scores, all_a.clusters)
+    difference = paired.paired_values(all_a.scores, all_b.scores, all_a.clusters)
     refused, remarks = noise_of(all_a, all_b, difference.verdict)
     verdict = "inconclusive" if refused else difference.verdict
     fewest = min(len(a), len(b))
@@ -74,7 +69,7 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path]) -> dict[str, Any]:
 def _sentence(seeds_a: Sequence[float], seeds_b: Sequence[float], difference: PairedDifference, claims: str) -> str:
     return (f"On the same {difference.n} items {len(seeds_b)} runs of B reach {percent(fmean(seeds_b))} on average and "
             f"{len(seeds_a)} of A {percent(fmean(seeds_a))}, a difference over items of "
-            f"{difference_text(difference, difference.p_value)}; {claims}.")
+            f"{paired.difference_text(difference, difference.p_value)}; {claims}.")
 
 
 def _side_json(records: Sequence[EvaluationRecord], accuracies: list[float]) -> dict[str, Any]:
@@ -93,7 +88,7 @@ def check_comparable(records: Sequence[EvaluationRecord]) -> list[str]:
     """What is unknown about how comparable these are. Raises `RequestError` where one does not match the first."""
     notes: list[str] = []
     for record in records[1:]:
-        different, unknown, _ = compare_configs(records[0].config, record.config)
+        different, unknown, _ = paired.compare_configs(records[0].config, record.config)
         if different:
             raise RequestError(f"{records[0].path} does not match {record.path}: {'; '.join(different)}",
                                "evaluations of the same items with the same scorer, template and decoding")
@@ -125,7 +120,7 @@ def ranking_text(ranking: Mapping[str, Any]) -> str:
     lines = []
     for row in ranking["runs"]:
         interval = f"{100 * row['ci_low']:.1f} to {100 * row['ci_high']:.1f}" if "ci_low" in row else "no interval"
-        lead = f"  leader is {points(row['delta'])} points ahead" if "delta" in row else ""
+        lead = f"  leader is {paired.points(row['delta'])} points ahead" if "delta" in row else ""
         lines.append(f"{percent(row['accuracy']):>8}  ({interval})  {row['name']}{lead}")
     return "\n".join([*lines, ranking["sentence"]])
 
