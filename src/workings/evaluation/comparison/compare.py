@@ -1,4 +1,4 @@
-"""Is B better than A, or is that noise? The paired difference over the same items, with its interval and verdict."""
+"""Is B better than A, or is that noise? Two evaluations of the same items compared: `compare("runs/a", "runs/b")`."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -33,7 +33,7 @@ class Flips:
     items: int
 
     def row(self) -> tuple[str, ...]:
-        """Line in the table, as `TABLE_HEADS`."""
+        """The cells below `TABLE_HEADS`."""
         return tuple(map(str, asdict(self).values()))
 
 
@@ -54,13 +54,14 @@ class ComparedSide:
 
 @dataclass(frozen=True, kw_only=True)
 class SectionDelta:
-    """The difference within one section; ``p_adjusted`` (Holm) accounts for the number of sections."""
+    """The difference within one section of the items."""
 
     name: str
     a: Cell
     b: Cell
     difference: PairedDifference
     p_adjusted: float | None
+    """p value adjusted for the number of sections by Holm's method; None without an interval."""
 
     def to_json(self) -> dict[str, Any]:
         """Accuracies, difference, interval and both p values, as far as they exist."""
@@ -74,8 +75,7 @@ class Comparison:
     """Result of comparing B with A."""
 
     verdict: str
-    """Verdict on B relative to A: `better`, `worse`, `inconclusive` or `not comparable`; `equivalent` if that was
-    tested and shown, and neither is better."""
+    """B relative to A: `better`, `worse`, `equivalent` (only if tested), `inconclusive` or `not comparable`."""
     sentence: str
     name_a: str
     name_b: str
@@ -98,17 +98,17 @@ class Comparison:
     pass_at_k: list[PassAtK] = field(default_factory=list)
     """Values of pass@k; empty with one sample per item."""
     warnings: list[str] = field(default_factory=list)
-    """Warnings about a side's completions, and why there is no verdict; part of the sentence."""
+    """Warnings about the completions of a side, and why a verdict is withheld; they are part of the sentence."""
     refused: bool = False
-    """Whether a statistically possible verdict is withheld (`workings.evaluation.comparison.no_verdict`)."""
+    """Whether the verdict is `inconclusive` because of `workings.evaluation.comparison.no_verdict`."""
     equivalence: Equivalence | str | None = None
-    """Equivalence within the requested margin, or the reason why it is unknown; None if not requested."""
+    """The test of equivalence, or why it is impossible; None if it was not requested."""
 
     def __repr__(self) -> str:
         return f"<Comparison: {self.sentence}>"
 
     def to_json(self) -> dict[str, Any]:
-        """The answer of ``compare --json``, without absent values."""
+        """The result of ``compare --json``; values that do not exist are left out."""
         record: dict[str, Any] = {"verdict": self.verdict, "sentence": self.sentence, "notes": self.notes}
         if self.a is None or self.b is None or self.difference is None:
             return {**record, "reasons": self.reasons}
@@ -132,23 +132,22 @@ def compare(a: str | Path, b: str | Path, *, equivalent_within: float | None = N
 
     Args:
         a: the reference.
-        b: the other one.
-        equivalent_within: margin of equivalence as a share (0.02: two points); None: no test.
+        b: what is compared with it.
+        equivalent_within: margin of a test of equivalence, as a share (0.02: two points); None: no test.
 
     Raises:
-        RequestError: a path holds no evaluation, or an ambiguous choice of several.
-        RecordError: a unit differs from its seal.
+        RequestError: a path has no evaluation, or several without the one named `items`.
+        RecordError: a file was changed after sealing.
     """
     return compare_records(*find_pair(Path(a), Path(b)), equivalent_within=equivalent_within)
 
 
 def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
                     equivalent_within: float | None = None) -> Comparison:
-    """`compare` for units."""
-    # Runs in two folders may have the same name; a sentence needs two names.
+    """Compare two evaluation units; see `compare`."""
+    # Runs in two folders may have the same name.
     name_a, name_b = (a.name, b.name) if a.name != b.name else (f"{a.name} (A)", f"{b.name} (B)")
     different, unknown, equal = paired.compare_configs(a.config, b.config)
-    # Without numbers: a difference between answers to different questions is meaningless.
     if different:
         return Comparison(verdict="not comparable", name_a=name_a, name_b=name_b, reasons=different, notes=unknown,
                           sentence=f"{name_a} and {name_b} are not comparable: {'; '.join(different)}.")
@@ -168,30 +167,33 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
     side_b = ComparedSide(name=name_b, path=str(b.path), cell=cell(results_b), counts=b.answer_counts)
     refused, remarks = noise_of(measured_a, measured_b, verdict)
     warnings = [*filter(None, (a.warning, b.warning)), *remarks]
-    # Comparable evaluations have the same judge.
-    unknown += filter(None, [judge_text(a.config)])
-    if version_remark := paired.steps_versions((a.config, b.config)):
-        unknown.append(f"{version_remark}, so their step validity is not comparable")
-    by_section: dict[str, list[tuple[ItemResult, ItemResult]]] = {}
-    for pair in pairs:
-        by_section.setdefault(pair[0].section, []).append(pair)
-    # A fixed order, in which Holm's values match the names.
-    groups = dict(sorted(by_section.items()))
-    finding = comparison_sentence(side_a, side_b, difference, "refused" if refused else verdict, equivalence)
+    notes = unknown
+    judge = judge_text(a.config)  # comparable evaluations have the same judge
+    if judge:
+        notes.append(judge)
+    version_remark = paired.steps_versions((a.config, b.config))
+    if version_remark:
+        notes.append(f"{version_remark}, so their step validity is not comparable")
+    notes += _notes(side_a, side_b, difference, equivalence)
+    sections: dict[str, list[tuple[ItemResult, ItemResult]]] = {}
+    for pair in sorted(pairs, key=lambda pair: pair[0].section):
+        sections.setdefault(pair[0].section, []).append(pair)
+    flips = [_flips("overall", pairs)]
+    if len(sections) > 1:
+        flips += [_flips(section, group) for section, group in sections.items()]
+    finding = _finding(side_a, side_b, difference, "refused" if refused else verdict, equivalence)
     return Comparison(
         verdict="inconclusive" if refused else verdict, warnings=warnings, refused=refused, finding=finding,
-        sentence=" ".join([finding, *warnings]), equal=equal, name_a=name_a, name_b=name_b,
-        notes=unknown + _notes(side_a, side_b, difference, equivalence), a=side_a, b=side_b, difference=difference,
-        sections=_sections(groups),
+        sentence=" ".join([finding, *warnings]), equal=equal, name_a=name_a, name_b=name_b, notes=notes,
+        a=side_a, b=side_b, difference=difference, equivalence=equivalence, sections=_sections(sections), flips=flips,
         newly_right=[x.id for x, y in pairs if x.score < y.score],
-        newly_wrong=[x.id for x, y in pairs if x.score > y.score], equivalence=equivalence,
-        flips=[_flips("overall", pairs), *(_flips(*each) for each in groups.items() if len(groups) > 1)],
+        newly_wrong=[x.id for x, y in pairs if x.score > y.score],
         pass_at_k=pass_table(a, b, [(x.id, x.cluster) for x, _ in pairs]))
 
 
-def comparison_sentence(a: ComparedSide, b: ComparedSide, difference: PairedDifference, verdict: str,
-                        equivalence: Equivalence | str | None = None) -> str:
-    """The verdict in one sentence: accuracies, n, difference, intervals, smallest detectable difference."""
+def _finding(a: ComparedSide, b: ComparedSide, difference: PairedDifference, verdict: str,
+             equivalence: Equivalence | str | None) -> str:
+    """The verdict in one sentence: accuracies, number of items, difference, smallest detectable difference."""
     opening = {"better": f"{b.name} is better than {a.name}", "worse": f"{b.name} is worse than {a.name}",
                "equivalent": f"{b.name} and {a.name} are equivalent",
                "inconclusive": f"No difference found between {b.name} and {a.name}",
@@ -207,7 +209,7 @@ def comparison_sentence(a: ComparedSide, b: ComparedSide, difference: PairedDiff
 
 
 def comparison_text(comparison: Comparison) -> str:
-    """A comparison for the terminal."""
+    """The comparison as text for the terminal."""
     lines = [comparison.sentence]
     if comparison.difference is not None:
         heads = [head.lower() for head in TABLE_HEADS]

@@ -1,7 +1,6 @@
-"""pass@k of two evaluations with several samples per item, with intervals and their difference.
+"""pass@k of two evaluations with several samples per item: both values and their difference, with intervals.
 
-An item's estimate is the unbiased one of its samples (Chen et al., 2021); items are the units, so that the samples of
-one item, which are alike, count as one observation.
+Each item gives one observation, the unbiased estimate from its samples (Chen et al., 2021, arxiv.org/abs/2107.03374).
 """
 
 from collections.abc import Sequence
@@ -36,7 +35,7 @@ class PassAtK:
                    if key in difference}}
 
     def row(self) -> tuple[str, ...]:
-        """Line in a table: k, A, B and their difference."""
+        """The cells of a table: k, A, B and their difference."""
         return (str(self.k), cell_text(self.a), cell_text(self.b),
                 difference_text(self.difference, self.difference.p_value))
 
@@ -49,15 +48,14 @@ def pass_table(a: EvaluationRecord, b: EvaluationRecord, order: Sequence[tuple[s
     counts_a, counts_b = _counts(a), _counts(b)
     if not counts_a or not counts_b:
         return []
-    # An item with missing samples has no pass@k of all.
+    # pass@k needs at least k samples of every item.
     most = min(n for counts in (counts_a, counts_b) for n, _ in counts.values())
-    # Powers of two, because pass@k changes slowly with k.
-    ks = sorted({*(1 << power for power in range(most.bit_length())), most})
+    powers_of_two = [1 << power for power in range(most.bit_length())]
     clusters = [cluster for _, cluster in order]
     rows = []
-    for k in ks:
+    for k in sorted({*powers_of_two, most}):
         values_a, values_b = ([pass_at_k(*counts[name], k) for name, _ in order] for counts in (counts_a, counts_b))
-        # If no item differs, use the number of items instead of the spread.
+        # If no item differs, zeros on both sides give an interval from the number of items instead of the spread.
         pair = ([0.0] * len(order), [0.0] * len(order)) if values_a == values_b else (values_a, values_b)
         rows.append(PassAtK(k=k, a=_rate(values_a, clusters), b=_rate(values_b, clusters),
                             difference=paired_values(*pair, clusters)))
@@ -76,7 +74,7 @@ def _rate(values: Sequence[float], clusters: Sequence[str]) -> Cell:
 
 def _counts(record: EvaluationRecord) -> dict[str, tuple[int, int]]:
     """Samples and correct samples of each item; empty with one sample per item."""
-    # The summary counts samples by rule, so that most predictions need not be read again.
+    # The summary counts samples by rule: with one per item the predictions need not be read.
     if sum(record.summary["rules"].values()) <= record.summary["scorecard"]["overall"]["n"]:
         return {}
     return {samples[0]["id"]: (len(samples), sum(sample["score"] == 1.0 for sample in samples))
