@@ -85,7 +85,7 @@ def _pair(a: Path, b: Path, margin: float | None, html: Path | None) -> None:
 
     comparison = compare(a, b, equivalent_within=margin)
     _write_page(html, [a, b], comparison)
-    breaks = {name: count_first_wrong_steps(EvaluationRecord(Path(side.path))).kinds
+    breaks = {name: count_first_wrong_steps(EvaluationRecord(Path(side.path)))
               for name, side in (("a", comparison.a), ("b", comparison.b)) if side is not None}
     lines = [comparison_text(comparison)]
     shown = [kind for kind in KINDS if any(kind in kinds for kinds in breaks.values())]

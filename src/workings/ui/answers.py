@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from workings.errors import RecordError, RequestError
 from workings.evaluation.comparison.compare import Comparison, compare_records
-from workings.evaluation.first_wrong_step import FirstWrongSteps, WrongPlace, count_first_wrong_steps, wrong_place
+from workings.evaluation.first_wrong_step import WrongPlace, count_first_wrong_steps, wrong_place
 from workings.evaluation.unit import DEFAULT_NAME, EvaluationRecord, find_pair, unit_paths
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SELECTION, SUMS
 from workings.ui.folder import Folder, read_lines
@@ -134,8 +134,8 @@ def compared(folder: Folder, a: Path, b: Path) -> Comparison:
     return folder.cache.get("comparison", _files(*records), lambda: compare_records(*records))
 
 
-def wrong_steps(folder: Folder, evaluation: EvaluationRecord) -> FirstWrongSteps:
-    """An evaluation's items by their first wrong equation."""
+def wrong_steps(folder: Folder, evaluation: EvaluationRecord) -> dict[str, int]:
+    """`count_first_wrong_steps`, cached until a file changes."""
     return folder.cache.get("wrong steps", _files(evaluation), lambda: count_first_wrong_steps(evaluation))
 
 
