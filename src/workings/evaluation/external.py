@@ -18,7 +18,7 @@ class ExternalPredictions:
     """The lines of a file of predictions, by item."""
 
     def __init__(self, path: Path, items: Sequence[Item]) -> None:
-        """Read the file. Raises `RequestError` if it has no completion of an item, or the samples' numbers have gaps."""
+        """Read the file. Raises `RequestError` if it has no completion of an item, or samples' numbers have gaps."""
         if not path.is_file():
             raise RequestError(f"predictions: {path} is not a file", "a file of JSON lines with id and completion")
         self.problems: dict[str, Any] = {}
