@@ -4,12 +4,12 @@ Each item gives one observation, the unbiased estimate from its samples (Chen et
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from workings.evaluation.comparison.paired import PairedDifference, difference_text, paired_values
 from workings.evaluation.predictions import read_predictions
-from workings.evaluation.scorecard import Cell, cell_text, cluster_names, interval_json, mean_interval
+from workings.evaluation.scorecard import Cell, cell_text, clipped, cluster_names, interval_json, mean_interval
 from workings.evaluation.settings import pass_at_k
 from workings.evaluation.statistics import Interval, wilson_effective
 from workings.evaluation.unit import EvaluationRecord
@@ -67,8 +67,8 @@ def _rate(values: Sequence[float], clusters: Sequence[str]) -> Cell:
     between = any(value not in (0.0, 1.0) for value in values)
     # Near 0 and 1 a t interval would be far too narrow.
     interval = wilson_effective(values) if independent and between else mean_interval(values, clusters)
-    if isinstance(interval, Interval):  # clip: a t interval is unbounded, a share is not
-        interval = replace(interval, low=max(0.0, interval.low), high=min(1.0, interval.high))
+    if isinstance(interval, Interval):
+        interval = clipped(interval)
     return Cell(n=len(values), correct=values.count(1.0), errors=0, mean=sum(values) / len(values), interval=interval)
 
 
