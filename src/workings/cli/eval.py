@@ -74,10 +74,11 @@ def eval_command(
     if model is None:
         refuse_unread("without a model", "these with MODEL, which answers", "device", "temperature", "seed",
                       "batch_size", "max_new_tokens", *loading_options)
-    # Open it before naming the directory: it refuses what cannot be opened.
-    recorded = {} if model is None else as_recorded(
-        model, loading_options, f"workings eval {quote(model)} --template tokenizer --items ITEMS.jsonl --out DIR")
-    out = _unit_in_run(model, items, task) if out is None else out
+    recorded: dict[str, Any] = {}
+    if model is not None:
+        example = f"workings eval {quote(model)} --template tokenizer --items ITEMS.jsonl --out DIR"
+        recorded = as_recorded(model, loading_options, example)
+    out = out or _unit_in_run(model, items, task)
     settings = EvaluationSettings(
         temperature=temperature, samples=samples, aggregate=aggregate, seed=seed,
         rules=tuple(rule for rule in rules.split(",") if rule),
@@ -87,13 +88,13 @@ def eval_command(
         name=task, limit=limit, few_shot=few_shot, metric=harness_metric, filter=harness_filter,
         max_new_tokens=max_new_tokens, batch_size=settings.batch_size)
     where, group = device or AS_RECORDED, ALONE
-    if model is not None and not loading_options:
-        group = processes_of(Path(model))
-    elif several := launched():
-        raise RequestError(f"workings eval cannot run in several processes ({several}) without a sealed run",
+    is_sealed_run = model is not None and not loading_options
+    if is_sealed_run:
+        group = processes_of(Path(str(model)))
+    elif launched():
+        raise RequestError(f"workings eval cannot run in several processes ({launched()}) without a sealed run",
                            "a sealed run, whose model several processes can hold together",
                            "the same without the launcher")
-    # Filled by a callback, because the evaluation's result has no warnings.
     leaks: list[str] = []
 
     def warn(ids: list[str]) -> None:

@@ -4,16 +4,9 @@
 const COLORS = ["--c0", "--c1", "--c2", "--c3", "--p4", "--p5"];
 const DASHES = [[], [11, 3], [7, 3, 2, 3], [3, 3]];
 
-/** Several curves with their own places on one axis: one sorted axis, gaps where a curve has no point. */
+/** One sorted axis for several curves, and for each curve its values on it: undefined where it has none. */
 function aligned(curves) {
-  const axis = [...new Set(curves.flatMap((curve) => curve.x))].sort((a, b) => a - b);
-  const place = new Map(axis.map((x, index) => [x, index]));
-  const rows = curves.map((curve) => {
-    const row = new Array(axis.length).fill(null);
-    curve.x.forEach((x, index) => { row[place.get(x)] = curve.y[index]; });
-    return row;
-  });
-  return [axis, ...rows];
+  return uPlot.join(curves.map((curve) => [curve.x, curve.y]));
 }
 
 /** A number for an axis or a legend: short, and exact enough. */
@@ -48,10 +41,10 @@ function addressOf(search, wish) {
   return `?${query}`;
 }
 
-/** Place of the last value of a row; the library asks by place. */
+/** Index of the last value of a row. */
 function lastValue(row) {
-  for (let at = row.length - 1; at >= 0; at -= 1) if (row[at] !== null) return at;
-  return null;
+  const index = row.findLastIndex((value) => value != null);
+  return index < 0 ? null : index;
 }
 
 /** The slider's place for a number of steps: the nearest. */
