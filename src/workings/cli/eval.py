@@ -88,9 +88,8 @@ def eval_command(
         name=task, limit=limit, few_shot=few_shot, metric=harness_metric, filter=harness_filter,
         max_new_tokens=max_new_tokens, batch_size=settings.batch_size)
     where, group = device or AS_RECORDED, ALONE
-    is_sealed_run = model is not None and not loading_options
-    if is_sealed_run:
-        group = processes_of(Path(str(model)))
+    if model is not None and not loading_options:  # a sealed run
+        group = processes_of(Path(model))
     elif launched():
         raise RequestError(f"workings eval cannot run in several processes ({launched()}) without a sealed run",
                            "a sealed run, whose model several processes can hold together",
@@ -106,17 +105,18 @@ def eval_command(
     file, completions = Path(str(items)), Path(str(predictions))
     try:
         with group:
-            if not group.is_coordinator:
-                follow_run(Path(str(model)), where, group)
-                return
             if model is None:
                 scorecard = evaluate_predictions(completions, read_prompts(file), out, settings=settings)
+            elif not group.is_coordinator:
+                follow_run(Path(model), where, group)
+                return
             else:
-                weights = weights_request(loading_options, device, settings.form)
-                opened: dict[str, Any] = {"weights": weights, "device": where, "on_trained_items": warn, "group": group}
-                scorecard = (evaluate_run(model, file, out, settings=settings, **opened) if asked is None else
-                             evaluate_task(model, asked, out, **opened))
-    # Scored answers are in the unfinished folder already: only those in progress are lost.
+                opened: dict[str, Any] = {"weights": weights_request(loading_options, device, settings.form),
+                                          "device": where, "on_trained_items": warn, "group": group}
+                if asked is None:
+                    scorecard = evaluate_run(model, file, out, settings=settings, **opened)
+                else:
+                    scorecard = evaluate_task(model, asked, out, **opened)
     except KeyboardInterrupt:
         raise Interrupted("stopped; nothing was kept, because a task is scored at its end" if task is not None else
                           f"stopped; what was scored is kept in {partial_unit_path(out)}; to resume, run the same "
@@ -127,40 +127,43 @@ def eval_command(
 def _answer(scorecard: "Scorecard", out: Path, leaks: list[str]) -> None:
     """Print the scorecard of the evaluation in ``out``, and its warnings."""
     from workings.evaluation.scorecard import scorecard_text
+    from workings.evaluation.statistics import bounds
     from workings.evaluation.unit import EvaluationRecord
     from workings.scoring.model_judge import judge_text
 
-    overall = scorecard.overall.to_json()
-    values = {"items": overall["n"], "accuracy": overall["mean"], "errors": overall["errors"], "out": str(out)}
-    # Without an interval its ends are objects with the reason: leave these keys out.
-    values |= {name: overall[name] for name in ("ci_low", "ci_high") if isinstance(overall[name], float | int)}
-    record = EvaluationRecord(out)
+    record, overall = EvaluationRecord(out), scorecard.overall
+    values: dict[str, Any] = {
+        "items": overall.n, "accuracy": overall.mean, "errors": overall.errors, "out": str(out),
+        **bounds(overall.interval, "ci"), **asdict(record.answer_counts)}
     warning = "; ".join(filter(None, (*leaks, record.warning)))
-    names = record.summary.get("names") if record.config["scorer"]["name"] == "answer" else None
-    note = f"\n{names['items']:,} of {overall['n']:,} items {names['why']}" if names else ""
-    values |= asdict(record.answer_counts) | ({"names": names} if names else {})
-    answer(values | ({"warning": warning} if warning else {}),
-           scorecard_text(scorecard, out, record.answer_counts.text(), warning, judge_text(record.config)) + note)
+    text = scorecard_text(scorecard, out, record.answer_counts.text(), warning, judge_text(record.config))
+    names = record.summary.get("names")
+    if names and record.config["scorer"]["name"] == "answer":
+        values["names"] = names
+        text += f"\n{names['items']:,} of {overall.n:,} items {names['why']}"
+    if warning:
+        values["warning"] = warning
+    answer(values, text)
 
 
 def _unit_in_run(model: str | None, items: Path | None, task: str | None) -> Path:
     """The default of --out: in the run, named after the items or the task."""
     from workings.runs.evaluate import free_unit
 
-    # The last part of a task's name: `sums` for `tasks/sums.yaml` and for `inspect:tasks.py@sums`.
-    named = items or (Path(task.rpartition("@")[2].rpartition(":")[2]) if task else None)
-    if model is None or named is None or not Path(model, MANIFEST).is_file():
+    if model is None or not Path(model, MANIFEST).is_file():
         raise RequestError("--out is missing", "a directory to make for the evaluation", "--out DIR")
+    # `sums` for the tasks `tasks/sums.yaml` and `inspect:tasks.py@sums`.
+    named = Path(items or str(task).rpartition("@")[2].rpartition(":")[2])
     return free_unit(Path(model), named.stem)
 
 
 def _check_source(model: str | None, predictions: Path | None, items: Path | None, task: str | None) -> None:
-    """Require exactly one thing to score, items unless a task has them, and only options that go with them."""
-    sources = [name for name, value in (("MODEL", model), ("--predictions", predictions)) if value is not None]
+    """Raise `RequestError` unless there is either a model or predictions, and either items or, for a model, a task."""
     example = f"workings eval {quote(model or 'RUN')} --items ITEMS.jsonl --out DIR"
-    if len(sources) != 1:
-        raise RequestError("MODEL and --predictions cannot be combined" if sources else "there is nothing to score",
-                           "one of the two", example)
+    if model is not None and predictions is not None:
+        raise RequestError("MODEL and --predictions cannot be combined", "one of the two", example)
+    if model is None and predictions is None:
+        raise RequestError("there is nothing to score", "MODEL or --predictions", example)
     if task is None:
         if items is None:
             raise RequestError("--items is missing", "the items to score", example)
