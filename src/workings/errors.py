@@ -51,12 +51,7 @@ class DeviceError(RequestError):
 
 
 class DoesNotFit(WorkingsError):
-    """The compiled step needs more memory than the device has.
-
-    Args:
-        message: the reasons, for humans.
-        answer: the same for tools, as JSON values.
-    """
+    """The compiled step needs more memory than the device has. ``answer`` has the reasons as JSON values."""
 
     def __init__(self, message: str, answer: Mapping[str, Any] | None = None) -> None:
         self.answer: dict[str, Any] = dict(answer or {})
@@ -68,11 +63,7 @@ class TrainingFailed(WorkingsError):
 
 
 class RewardError(TrainingFailed):
-    """A reward function failed or did not return a finite number for each completion.
-
-    The message names the reward, the completion if one is at fault, and the returned value. A failed reward is never
-    counted as 0.
-    """
+    """A reward function failed, or did not return a finite number for each completion. It never counts as 0."""
 
 
 class RecordError(WorkingsError):

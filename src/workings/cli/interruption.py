@@ -15,10 +15,7 @@ pthread_kill = getattr(signal, "pthread_kill", None)
 
 
 def catch_signals() -> None:
-    """Let the first signal of `SIGNALS` raise `KeyboardInterrupt` with the signal's name.
-
-    Python does so for Ctrl-C only; SIGTERM, for example, would end the process without cleanup.
-    """
+    """Let the first signal of `SIGNALS` raise `KeyboardInterrupt` with its name; Python does so for Ctrl-C only."""
     handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in handled:
         signal.signal(number, _interrupt)
@@ -40,10 +37,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _interrupt_again(handled: Sequence[int], ignored: "sys.UnraisableHookArgs") -> None:
-    """Raise an interruption again that came during a finalizer or a callback, where Python ignores exceptions.
-
-    A timer sends the signal again, because Python would ignore an exception that is raised here, too.
-    """
+    """Send a signal again that raised `KeyboardInterrupt` in a finalizer or callback, where Python ignores it."""
     if isinstance(ignored.exc_value, OSError) and "ignored due to race condition" in str(ignored.exc_value):
         return  # a second signal arrived with the first, which stops the command
     if not isinstance(ignored.exc_value, KeyboardInterrupt):

@@ -77,10 +77,7 @@ def print_json(values: Mapping[str, Any]) -> None:
 
 
 def answer(values: Mapping[str, Any], text: str, code: int = 0) -> None:
-    """Print the command's result to standard output: as a line of JSON with `--json`, else as text.
-
-    Ends the command if ``code``, its exit code, is not 0.
-    """
+    """Print the result, as a line of JSON or as text; ends the command if its exit ``code`` is not 0."""
     if AS_JSON.get():
         print_json(values)
     elif text:

@@ -28,10 +28,7 @@ SMALL_SHAPE = ShapeConfig(family="gemma", layers=1, width=32, mlp_width=32, head
 
 
 def check_kernels(engines: list[str], device: str, dtypes: list[str]) -> Iterator[Finding]:
-    """A finding for each engine and number format (``fp32`` or ``bf16``).
-
-    Without ``engines`` all registered ones are tried; a missing one is then a note, not a problem.
-    """
+    """A finding for each engine (without any given: each registered one) and number format (``fp32``, ``bf16``)."""
     for name in engines or engine_names():
         for dtype, result in zip(dtypes, probe(name, device, dtypes), strict=False):
             yield _finding(name, dtype, result, asked=bool(engines))
@@ -58,6 +55,7 @@ def _finding(engine: str, dtype: str, answer: dict[str, Any], asked: bool) -> Fi
     if "failure" not in answer:
         return Finding(id=name, judgement="fine", why=WHY, what=f"{answer['kernel']} is right on "
                        f"{', '.join(answer['devices'])} ({answer['platform']}: {answer['device']}; {answer['reason']})")
+    # A missing engine is a problem only if it was asked for.
     absent = answer["kind"] in ("not installed", "not offered")
     return Finding(id=name, judgement="note" if absent and not asked else "problem",
                    what=f"{dtype}: {answer['failure']}", mend=answer.get("mend", ""),

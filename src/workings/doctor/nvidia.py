@@ -118,7 +118,7 @@ def builds() -> tuple[Build, ...]:
 
 
 def runs_on(architectures: Iterable[str], capability: str, ptx: Iterable[str] = ()) -> bool:
-    """Whether code for these compute capabilities runs on a card of another one.
+    """Whether machine code or PTX for some compute capabilities runs on a card with another one.
 
     Machine code runs on newer cards of the same major version; the driver compiles PTX for any newer card.
     """
@@ -128,10 +128,7 @@ def runs_on(architectures: Iterable[str], capability: str, ptx: Iterable[str] = 
 
 
 def compiled_for(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Compute capabilities of machine code (``sm_90``: 9.0) and of PTX (``compute_120``: 12.0).
-
-    ``names`` are those of ``torch.cuda.get_arch_list``.
-    """
+    """Capabilities of machine code (``sm_90``: 9.0) and of PTX (``compute_120``: 12.0) in PyTorch's ``names``."""
     code: list[str] = []
     ptx: list[str] = []
     for name in names:
@@ -170,10 +167,7 @@ def torch_wheel(*arguments: str) -> dict[str, Any]:
 
 
 def check_cards(driver: Driver, present: Mapping[str, str], wheel: Mapping[str, Any]) -> Iterator[Finding]:
-    """Findings about driver, cards and PyTorch's wheel; none without a card.
-
-    ``present`` are the accelerators of this machine; ``wheel`` is the result of `torch_wheel`.
-    """
+    """Findings about driver, cards and PyTorch's ``wheel``; ``present`` are the accelerators of this machine."""
     if "gpu" not in present and not driver.cards:
         return
     if driver.failure or not driver.cards:

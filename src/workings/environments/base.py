@@ -36,11 +36,9 @@ class Environment(Protocol):
 
     def reset(self, seed: int, row: Row) -> str:
         """Begin the episode; returns the first text for the model."""
-        ...
 
     def step(self, text: str) -> Step:
         """Reply to the model's text, which has no stop token. Not called after `Step.done`."""
-        ...
 
 
 def installed(distribution: str) -> str:

@@ -49,12 +49,11 @@ class OpenEnv:
 
     def tasks(self, seed: int, count: int) -> Iterator[dict[str, Any]]:
         """Rows with different ids, from which the seeds of their episodes follow."""
-        del seed
         return ({"id": f"openenv-{number:06d}"} for number in range(count))
 
     def reset(self, seed: int, row: Row) -> str:
         """The first observation; a row may have further arguments in ``reset``, such as the index of a task."""
-        return self._text(self._session.ask("reset", {"seed": seed, **self._reset, **row.get("reset", {})}))
+        return self._text(self._session.reset({"seed": seed, **self._reset, **row.get("reset", {})}))
 
     def step(self, text: str) -> Step:
         """The reply to an action; a text that is no valid action ends the episode with reward 0."""
@@ -64,7 +63,7 @@ class OpenEnv:
         else:
             with suppress(ValueError, RecursionError):
                 action = json.loads(text)
-        answer = self._session.ask("step", action) if isinstance(action, dict) else None
+        answer = self._session.step(action) if isinstance(action, dict) else None
         if answer is None:
             return Step("", 0.0, done=True)
         return Step(self._text(answer), float(answer["reward"] or 0.0), bool(answer["done"]))
@@ -105,22 +104,26 @@ class _Installed:
         self.schema = self._action_type.model_json_schema()
         self.close = self._environment.close
 
-    def ask(self, kind: str, data: dict[str, Any]) -> dict[str, Any] | None:
-        """The reply to a `reset` or a `step`; None to an invalid action."""
+    def reset(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The first reply; arguments that the environment does not take are left out."""
+        parameters = signature(self._environment.reset).parameters
+        if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()):
+            arguments = {name: value for name, value in arguments.items() if name in parameters}
+        return self._reply(self._environment.reset(**arguments))
+
+    def step(self, action: dict[str, Any]) -> dict[str, Any] | None:
+        """The reply to an action; None if it is invalid."""
+        from openenv.core.env_server.serialization import deserialize_action
+        try:
+            typed_action = deserialize_action(action, self._action_type)
+        except ValueError:
+            return None
+        return self._reply(self._environment.step(typed_action))
+
+    def _reply(self, observation: Any) -> dict[str, Any]:
         from openenv.core.env_server import serialization, types
-        if kind == "reset":
-            parameters = signature(self._environment.reset).parameters
-            if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()):
-                data = {name: value for name, value in data.items() if name in parameters}
-            observation = self._environment.reset(**data)
-        else:
-            try:
-                action = serialization.deserialize_action(data, self._action_type)
-            except ValueError:
-                return None
-            observation = self._environment.step(action)
-        return dict(types.WSObservationResponse(
-            data=serialization.serialize_observation(observation)).model_dump(mode="json")["data"])
+        data = serialization.serialize_observation(observation)
+        return dict(types.WSObservationResponse(data=data).model_dump(mode="json")["data"])
 
 
 class _Server:
@@ -131,21 +134,28 @@ class _Server:
         self._session = ExitStack()
         self.close = self._session.close
 
-    def ask(self, kind: str, data: dict[str, Any]) -> dict[str, Any] | None:
-        """The reply to a `reset` or a `step`; None to an invalid action."""
-        from websockets.exceptions import ConnectionClosed
+    def reset(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The first reply."""
         from websockets.sync.client import connect
-        if kind == "reset":
-            self._socket = self._session.enter_context(connect(self._address, open_timeout=60, max_size=None))
-        # A server without a free session has sent a message and closed.
-        with suppress(ConnectionClosed):
+        self._socket = self._session.enter_context(connect(self._address, open_timeout=60, max_size=None))
+        return self._data(self._ask("reset", arguments))
+
+    def step(self, action: dict[str, Any]) -> dict[str, Any] | None:
+        """The reply to an action; None if it is invalid."""
+        answer = self._ask("step", action)
+        is_invalid = answer["type"] == "error" and answer["data"]["code"] == "VALIDATION_ERROR"
+        return None if is_invalid else self._data(answer)
+
+    def _ask(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
+        from websockets.exceptions import ConnectionClosed
+        with suppress(ConnectionClosed):  # a server without a free session has sent an error and closed
             self._socket.send(json.dumps({"type": kind, "data": data}))
-        answer = json.loads(self._socket.recv())
-        if answer["type"] != "error":
-            return dict(answer["data"])
-        if kind == "step" and answer["data"]["code"] == "VALIDATION_ERROR":
-            return None
-        raise RuntimeError(f"its server says {answer['data']['code']}: {answer['data']['message']}")
+        return dict(json.loads(self._socket.recv()))
+
+    def _data(self, answer: dict[str, Any]) -> dict[str, Any]:
+        if answer["type"] == "error":
+            raise RuntimeError(f"its server says {answer['data']['code']}: {answer['data']['message']}")
+        return dict(answer["data"])
 
 
 @cache

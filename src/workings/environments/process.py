@@ -10,10 +10,7 @@ from workings.scoring.worker_pool import NoAnswer, Worker
 
 
 class EnvironmentProcess(Worker):
-    """A child process that plays episodes, with the limits and the guard of reward functions.
-
-    Use as a context manager. Raises `RequestError` if the environment cannot be made.
-    """
+    """A child process that plays episodes; a context manager. Raises `RequestError` if it cannot begin."""
 
     module = "workings.environments.worker"
 

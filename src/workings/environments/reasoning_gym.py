@@ -28,7 +28,6 @@ class ReasoningGym:
     @staticmethod
     def version(task: str) -> str:
         """Version of the library, which decides the scores."""
-        del task
         return installed("reasoning-gym")
 
     def tasks(self, seed: int, count: int) -> Iterator[dict[str, Any]]:
@@ -41,7 +40,6 @@ class ReasoningGym:
 
     def reset(self, seed: int, row: Row) -> str:
         """The question; nothing is random."""
-        del seed
         self._entry: dict[str, Any] = json.loads(row["entry"])
         return str(self._entry["question"])
 

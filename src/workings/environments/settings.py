@@ -67,6 +67,7 @@ class EnvironmentSettings:
     def make(self) -> Environment:
         """A new environment, shipped or of a library. Raises `RequestError`, and ``TypeError`` for wrong options."""
         name, _, task = self.config.name.partition(":")
+        options: dict[str, Any] = self.config.options
         if name in LIBRARIES:
-            return LIBRARIES[name](task, **self.config.options)
-        return SHIPPED[name][0](**self.config.options)
+            return LIBRARIES[name](task, **options)
+        return SHIPPED[name][0](**options)

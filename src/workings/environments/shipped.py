@@ -43,7 +43,6 @@ class Calculator:
 
     def reset(self, seed: int, row: Row) -> str:
         """The question."""
-        del seed
         self._expected, self._right_call = str(row["expected_answer"]), f"{row['a']}{row['sign']}{row['b']}"
         self._called = False
         return f"What is {row['a']} {row['sign']} {row['b']}?"
@@ -81,7 +80,6 @@ class FrozenLake:
 
     def reset(self, seed: int, row: Row) -> str:
         """The lake with the model's place P."""
-        del seed
         self._lake, self._place = str(row["lake"]).split("\n"), (0, 0)
         self._distances = distances(self._lake)
         # One word per line, so that each is one token of a tokenizer that is trained on the tasks.
@@ -155,12 +153,10 @@ class GuessNumber:
 
     def tasks(self, seed: int, count: int) -> Iterator[dict[str, Any]]:
         """Games with different ids, from which their seeds follow."""
-        del seed
         return ({"id": f"guess-{number:06d}"} for number in range(count))
 
     def reset(self, seed: int, row: Row) -> str:
         """The question; the seed decides the number."""
-        del row
         # `random.Random` guarantees its stream only for `random`.
         self._secret = 1 + int(random.Random(seed).random() * self._most)  # noqa: S311 - a game, no secret
         self._low, self._high = 1, self._most

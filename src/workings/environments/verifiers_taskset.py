@@ -80,7 +80,6 @@ class VerifiersTaskset:
 
     def reset(self, seed: int, row: Row) -> str:
         """The question."""
-        del seed
         self._data = self._task_type.data_type().model_validate_json(row["data"])
         return str(self._data.prompt)
 

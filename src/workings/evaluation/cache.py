@@ -28,16 +28,9 @@ def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, 
                   settings: EvaluationSettings, model: Mapping[str, Any], name: str) -> tuple[EvaluationRecord, str]:
     """The evaluation of an untrained model, from the cache or new; and a note if a damaged one was recomputed.
 
-    Raises `RequestError` if another process is making it, or as `workings.evaluation.run.evaluate`.
-
-    Args:
-        session: engine, tokenizer and template; its state is not used.
-        items: the questions.
-        folder: the folder of the runs.
-        make_state: makes the state to evaluate; called only without a cached evaluation.
-        settings: decoding, extraction, scoring.
-        model: identity of the weights: their digests, or shape and seed of random ones, and number formats.
-        name: display name of the model.
+    The unit is in ``folder``, that of the runs. ``make_state`` makes the state to evaluate instead of the session's, if
+    there is no cached evaluation. ``model`` is the identity of the weights: their digests, or shape and seed of random
+    ones, and number formats. Raises `RequestError` if another process is making the unit, or as `evaluate`.
     """
     key = base_key(generation_job(session, items, settings=settings, made_from=None, facts=model).config)
     # Truncated, because most file systems limit names to 255 bytes.

@@ -78,14 +78,11 @@ def kind_of_item(sample: dict[str, Any]) -> str:
 
 
 def count_first_wrong_steps(record: EvaluationRecord) -> dict[str, int]:
-    """Kind -> its items in a sealed evaluation, by their first samples; kinds without items are left out.
-
-    Raises `RecordError` for unreadable predictions.
-    """
+    """Kind -> its items in a sealed evaluation, by their first samples. Raises as `read_predictions`."""
     return first_wrong_steps_of(samples[0] for samples in read_predictions(record.path / PREDICTIONS))
 
 
 def first_wrong_steps_of(samples: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """Kind -> number of these samples, in the order of `KINDS`."""
+    """Kind -> number of these samples, in the order of `KINDS`; kinds without samples are left out."""
     counts = Counter(map(kind_of_item, samples))
     return {kind: counts[kind] for kind in KINDS if kind in counts}

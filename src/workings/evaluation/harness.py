@@ -76,11 +76,9 @@ class Task(Protocol):
 
     def texts(self) -> Mapping[str, Sequence[str]]:
         """Item's id -> all its texts; empty if the program tells them only while it asks."""
-        ...
 
     def answer(self, session: "ModelSession") -> AnsweredTask:
         """Let a model answer all items and the program score the answers."""
-        ...
 
 
 def harness_config(items: Sequence[Item], *, scorer: Mapping[str, Any], source: Mapping[str, Any],
@@ -92,10 +90,7 @@ def harness_config(items: Sequence[Item], *, scorer: Mapping[str, Any], source: 
 
 
 def seal_answers(answers: Iterable[ScoredAnswer], out: Path, config: dict[str, Any], *, rule: str) -> Scorecard:
-    """Seal scored answers as an evaluation unit. The samples of an item must follow each other.
-
-    ``rule`` is the name of the rule that extracted the answers. Raises `RequestError` if ``out`` exists.
-    """
+    """Seal answers as an evaluation unit; an item's samples must follow each other. Raises as `EvaluationWriter`."""
     with EvaluationWriter(out, config) as unit:
         unit.finished_chunks([])  # removes the lines of an earlier attempt
         unit.append([_line(answer, rule) for answer in answers])
@@ -105,10 +100,7 @@ def seal_answers(answers: Iterable[ScoredAnswer], out: Path, config: dict[str, A
 
 
 def scored_answer(record: Mapping[str, Any], metric: str, where: str, prefix: str = "") -> ScoredAnswer:
-    """A sample of lm-evaluation-harness, to which its `section` was added, with one of its metrics as the score.
-
-    ``where`` names the sample in an error; ``prefix`` is put before its id.
-    """
+    """A sample of lm-evaluation-harness scored by a metric; ``where`` names it in errors, ``prefix`` begins its id."""
     choices, text = _choices(record), _completion(record)
     found = ""
     if choices:

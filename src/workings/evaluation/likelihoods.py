@@ -23,10 +23,7 @@ Continuation = tuple[Sequence[int], Sequence[int]]
 
 
 def continuation_log_probs(session: ModelSession, pairs: Sequence[Continuation]) -> list[tuple[float, ...]]:
-    """For each pair the natural log probability of each continuing token, at temperature 1.
-
-    Raises `RequestError` if the engine computes none.
-    """
+    """For each pair the natural log probabilities of the continuing tokens, at temperature 1. Raises `RequestError`."""
     engine = session.engine
     if not isinstance(engine, LikelihoodEngine):
         raise RequestError(f"engine {engine.name} computes no log probabilities", "engine jax or torch",
@@ -46,10 +43,7 @@ def are_greedy(session: ModelSession, pairs: Sequence[Continuation]) -> list[boo
 
 
 def likeliest(session: ModelSession, pairs: Sequence[Continuation]) -> list[list[tuple[int, float]]]:
-    """For each pair the most likely token in the place of each continuing token, and its natural log probability.
-
-    Raises `RequestError` if the engine does not tell it.
-    """
+    """For each pair the most likely tokens in place of the continuing ones, and their log probabilities in nats."""
     engine = session.engine
     if not isinstance(engine, TeachingEngine):
         raise RequestError(f"engine {engine.name} does not tell its most likely tokens", "engine jax or torch")

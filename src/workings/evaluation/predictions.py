@@ -122,10 +122,7 @@ def item_of(record: Mapping[str, Any]) -> Item:
 
 
 def read_predictions(path: Path) -> Iterator[list[dict[str, Any]]]:
-    """The lines of each item, one item after the other.
-
-    Raises `RecordError` if there is no such plain file, it is too large, or a line is not a scored prediction.
-    """
+    """The lines of each item. Raises `RecordError` if the file or a line is not one of scored predictions."""
     # Only to refuse links, devices and too large files.
     open_plain(path, MAX_PREDICTIONS_BYTES).close()
 
@@ -177,10 +174,7 @@ def _measures(sample: dict[str, Any]) -> dict[str, float]:
 
 def summarize(predictions: Iterable[list[dict[str, Any]]], aggregate: str, problems: dict[str, Any]
               ) -> tuple[Scorecard, dict[str, Any]]:
-    """The scorecard and ``eval_summary.json``, from the lines of each item.
-
-    ``problems`` are those of the file that the completions came from. Texts are not kept in memory.
-    """
+    """The scorecard and ``eval_summary.json``, from each item's lines; ``problems`` are added to the summary."""
     results: list[ItemResult] = []
     rules: Counter[str] = Counter()
     names = 0

@@ -156,8 +156,7 @@ def t_result(mean: float, error: float, degrees: float, method: str, confidence:
 def tango(newly_right: int, newly_wrong: int, n: int, confidence: float = CONFIDENCE) -> Interval:
     """Tango's score interval (1998) of a paired difference: every difference that the score test does not reject.
 
-    The statistic falls with the difference, so each end is found by bisection. The interval excludes zero exactly if
-    `score_p` is below 5 %.
+    It excludes zero exactly if `score_p` is below 5 %.
     """
     z = z_value(confidence)
     observed = (newly_right - newly_wrong) / n

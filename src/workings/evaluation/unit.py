@@ -210,10 +210,7 @@ class EvaluationWriter:
         self._lock.release()
 
     def finished_chunks(self, chunks: Sequence[int], samples: int = 1) -> int:
-        """Number of chunks, each of so many items, that are complete in the file; the rest of the file is removed.
-
-        A chunk is generated as a whole, because a completion may depend on the other rows of its batch.
-        """
+        """Number of complete chunks in the file, given their numbers of items; removes the rest of the file."""
         ends = _item_ends(self._predictions, samples)
         done = kept_items = 0
         for size in chunks:

@@ -97,10 +97,7 @@ def _value(line: Line, key: str) -> float:
 
 def curves(columns: Columns, x: XAxis, low: float | None = None, high: float | None = None, mean: int = 0
            ) -> list[Series]:
-    """The curves from ``low`` to ``high`` on the axis, both included.
-
-    ``mean`` is the number of steps in smoothed curves: 0 for 1/`SMOOTHING_SHARE` of the run, 1 for none.
-    """
+    """The curves from ``low`` to ``high`` on the axis; ``mean``: steps of smoothing, 0 for a share of the run."""
     axis = columns.parts[x]
     span = mean or len(axis) // SMOOTHING_SHARE
     inside = (axis >= (-np.inf if low is None else low)) & (axis <= (np.inf if high is None else high))

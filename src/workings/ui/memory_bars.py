@@ -37,10 +37,7 @@ def part_number(name: str) -> int:
 
 
 def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int) -> Markup:
-    """A row per bar, which is a name and its parts (names and bytes), and the ``limit`` in bytes as a line.
-
-    The figure is drawn for wide and for narrow screens; the style shows one of them.
-    """
+    """Bars (name, and the parts' names and bytes) below each other, and the limit in bytes; in two widths."""
     return Markup("").join(element("div", [_stacked_bars(bars, limit, width)], class_=name)
                            for name, width in (("wide", WIDTH), ("narrow", NARROW)))
 

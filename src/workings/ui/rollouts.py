@@ -73,10 +73,7 @@ def _first_update(folder: Folder, run: Path, step: int) -> int:
 
 
 def rollout_page(folder: Folder, run: Path, step: int, query: RolloutsQuery) -> dict[str, Any]:
-    """A page of the groups whose id, question or expected answer contains the text of the query.
-
-    Raises `RecordError` if the rollout is missing or damaged, `RequestError` if there is no such page.
-    """
+    """A page of the groups that contain the text of the query. Raises `RecordError`, or `RequestError` without one."""
     rollout, divergences = _read(folder, run, step)
     text = query.find.casefold()
 

@@ -74,10 +74,7 @@ class VerificationCache:
         return self.place / f"{stamp}.json"
 
     def stamp(self, run: Path) -> str:
-        """Digest of a run's path, its checksums, and the state of every file; empty if it is not a sealed run.
-
-        Reading the files would take minutes. Their inodes and change times, which users cannot set, tell of changes.
-        """
+        """Digest of a run's path, its checksums, and its files' sizes and times; empty if it is not a sealed run."""
         if not (run / SUMS).is_file():
             return ""
         digest = hashlib.sha256(str(run.resolve()).encode())

@@ -128,16 +128,10 @@ class Comparison:
 
 
 def compare(a: str | Path, b: str | Path, *, equivalent_within: float | None = None) -> Comparison:
-    """Compare two evaluations pair by pair; ``a`` and ``b`` are run directories or evaluation units.
+    """Compare two evaluations item by item; ``a``, the reference, and ``b`` are run directories or evaluation units.
 
-    Args:
-        a: the reference.
-        b: what is compared with it.
-        equivalent_within: margin of a test of equivalence, as a share (0.02: two points); None: no test.
-
-    Raises:
-        RequestError: a path has no evaluation, or several without the one named `items`.
-        RecordError: a file was changed after sealing.
+    ``equivalent_within`` is the margin of a test of equivalence, as a share (0.02: two points); None: no test. Raises
+    `RequestError` if a path has no evaluation or an ambiguous choice, and `RecordError` if a sealed file was changed.
     """
     return compare_records(*find_pair(Path(a), Path(b)), equivalent_within=equivalent_within)
 

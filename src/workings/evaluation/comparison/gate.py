@@ -120,10 +120,7 @@ def set_baseline(folder: Path, name: str, record: EvaluationRecord) -> Path:
 
 
 def read_baseline(folder: Path, name: str, items_digest: str) -> tuple[dict[str, Any], list[ItemResult], AnswerCounts]:
-    """A baseline: the sections of ``eval_config.json`` that must agree, the items' results, and the answers' counts.
-
-    Raises `RequestError` if there is none for these items, and `RecordError` if the file is damaged.
-    """
+    """A baseline's configuration, results and counts. Raises `RequestError` without one, `RecordError` if damaged."""
     path = baseline_path(folder, name, items_digest)
     if not path.is_file():
         others = len(list(path.parent.glob("*.json")))

@@ -41,10 +41,7 @@ class PassAtK:
 
 
 def pass_table(a: EvaluationRecord, b: EvaluationRecord, order: Sequence[tuple[str, str]]) -> list[PassAtK]:
-    """pass@1, 2, 4, … and of all samples of two evaluations; empty if a side has one sample per item.
-
-    ``order`` has the id and cluster of each item.
-    """
+    """pass@1, 2, 4, …; empty if a side has one sample per item. ``order``: id and cluster of each item."""
     counts_a, counts_b = _counts(a), _counts(b)
     if not counts_a or not counts_b:
         return []

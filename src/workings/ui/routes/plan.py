@@ -32,10 +32,7 @@ def catalog() -> list[dict[str, Any]]:
 
 
 def what_fits(method: str, length: int) -> dict[str, Any]:
-    """Whether a training step with one row per device fits, by formula, for each model and each machine but the CPU.
-
-    Bytes are per device. ``fits`` is null if it cannot be answered, for the reason in ``why``; ``plan`` is an address.
-    """
+    """Whether a training step with one row per device fits, by formula, for each model and machine; null if unknown."""
     machines = [target for target in targets().values() if target.platform != "cpu"]
     models: dict[str, list[dict[str, Any]]] = {}
     for cell in matrix_cells(list(published()), method, length, machines):

@@ -176,10 +176,7 @@ class Curves {
     let plot = this.plots.get(key);
     if (!plot) {
       const figure = document.createElement("figure");
-      const heading = document.createElement("h3");
-      const body = document.createElement("div");
-      const caption = document.createElement("figcaption");
-      const table = document.createElement("details");
+      const [heading, body, caption, table] = ["h3", "div", "figcaption", "details"].map((tag) => document.createElement(tag));
       caption.textContent = note;
       figure.append(heading, body, ...(note ? [caption] : []), table);
       this.place.append(figure);
@@ -263,14 +260,13 @@ class Curves {
     table.innerHTML = "<summary>The numbers</summary>";
     const body = document.createElement("table");
     const add = (cells, tag) => {
-      const line = document.createElement("tr");
+      const line = body.insertRow();
       cells.forEach((cell, index) => {
         const element = document.createElement(index === 0 ? "th" : tag);
         if (element.tagName === "TH") element.scope = tag === "th" ? "col" : "row";
         element.textContent = cell;
         line.append(element);
       });
-      body.append(line);
     };
     add([this.wish.x, ...options.map((option) => option.label)], "th");
     axis.forEach((x, index) => { if (index % stride === 0 || index === axis.length - 1) add([numberText(x), ...rows.map((row) => numberText(row[index]))], "td"); });
