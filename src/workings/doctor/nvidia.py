@@ -179,7 +179,6 @@ def check_cards(driver: Driver, present: Mapping[str, str], wheel: Mapping[str, 
         yield Finding(id="driver", judgement="fine", why="wheels must suit the driver and the card",
                       what=f"{card.name}, compute capability {card.capability}, driver {card.driver} (CUDA "
                       f"{driver.cuda or 'unknown'}), {gib(card.free_bytes)} free of {gib(card.memory_bytes)}")
-        # The driver itself takes some memory.
         if card.free_bytes < 0.9 * card.memory_bytes:
             yield Finding(id="card.memory", judgement="note", mend="nvidia-smi",
                           what=f"{gib(card.memory_bytes - card.free_bytes)} of {card.name} are in use", why="other "

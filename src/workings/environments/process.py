@@ -19,7 +19,6 @@ class EnvironmentProcess(Worker):
         super().__init__((settings, settings.version), "environment", settings.config.name)
 
     def __del__(self) -> None:
-        # For a replay, which does not use the context manager.
         if getattr(self, "child", None) is not None:
             self._stop()
 

@@ -33,7 +33,6 @@ def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, 
     ones, and number formats. Raises `RequestError` if another process is making the unit, or as `evaluate`.
     """
     key = base_key(generation_job(session, items, settings=settings, made_from=None, facts=model).config)
-    # Truncated, because most file systems limit names to 255 bytes.
     unit = folder / f"base-{_UNUSUAL.sub('-', name).strip('-.')[:60]}-{key}"
     record = EvaluationRecord(unit)
     note = ""

@@ -36,7 +36,6 @@ class ExternalPredictions:
         if self.samples > len(records):
             raise RequestError(f"predictions: {path} has a sample {self.samples - 1}, and only {len(records)} lines of "
                                "items", "samples that are numbered from 0", "number the samples of each id from 0")
-        # Otherwise every item would score 0.
         if not any(isinstance(record.get("completion"), str) for record in records):
             raise RequestError(f"predictions: {path}: no line has a text as its completion; its keys are "
                                f"{', '.join(records[0])}"[:400], "lines with id and completion (a text)",

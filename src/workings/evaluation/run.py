@@ -210,7 +210,6 @@ def generate_batch(session: "ModelSession", items: Sequence[Item],
     prompt_of_item = [session.template.prompt_ids(item.prompt, item.history) for item in items]
     prompts = [prompt for prompt in prompt_of_item for _ in range(settings.samples)]
     completions: list[Completion] = []
-    # One item may have more samples than a batch has rows.
     for start in range(0, len(prompts), settings.batch_size):
         batch = slice(start, start + settings.batch_size)
         completions += complete(session, prompts[batch], seeds[batch], temperature=settings.temperature,

@@ -83,7 +83,6 @@ def wilson_effective(values: Sequence[float]) -> Interval:
 def _wilson(p: float, n: float, z: float, method: str) -> Interval:
     center = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    # At 0 and 1 the roots are exact except for rounding.
     return Interval(0.0 if p == 0 else max(0.0, center - half), 1.0 if p == 1 else min(1.0, center + half), method)
 
 
@@ -189,7 +188,6 @@ def score_statistic(newly_right: int, newly_wrong: int, n: int, difference: floa
     q = (math.sqrt(max(b * b + 8 * n * c, 0.0)) - b) / (4 * n)
     variance = (2 * q + difference * (1 - difference)) / n
     gap = (newly_right - newly_wrong) / n - difference
-    # At differences of -1 and 1 nothing varies.
     if variance <= 0:
         return math.copysign(math.inf, gap) if gap else 0.0
     return gap / math.sqrt(variance)

@@ -150,7 +150,6 @@ def notebook_text(request: NotebookRequest) -> str:
 def cells(text: str) -> list[tuple[bool, str]]:
     """The cells of a script in percent format: whether it is Markdown, and its source."""
     matches = list(_CELL.finditer(text))
-    # A cell ends where the next one begins.
     ends = [match.start() for match in matches[1:]] + [len(text)]
     sources = [text[match.end():end].strip("\n") for match, end in zip(matches, ends, strict=True)]
     return [(True, "\n".join(line.removeprefix("#").removeprefix(" ") for line in source.splitlines()))

@@ -98,7 +98,6 @@ class Answerer:
         ends = [text.find(stop) for stop in request.stop if stop and stop in text]
         if ends:
             text, reason = text[:min(ends)], "stop"
-            # The fewest first tokens that contain the text.
             count = next(count for count in range(len(tokens) + 1) if decode(tokens[:count]).startswith(text))
             tokens = tokens[:count]
         if request.echo:

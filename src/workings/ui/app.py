@@ -47,8 +47,7 @@ def make_app(root: Path, *, token: str, port: int) -> FastAPI:
 
     @app.exception_handler(RequestError)
     def wrong_request(request: Request, error: RequestError) -> Response:
-        # A link to something missing, or a form with a wrong value.
-        status = 404 if request.method == "GET" else 422
+        status = 404 if request.method == "GET" else 422  # of a link, or of a form
         return problem(request, status, error.given, error.expected, error.try_next)
 
     @app.exception_handler(WorkingsError)

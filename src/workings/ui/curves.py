@@ -87,7 +87,7 @@ class Columns:
 
 def _value(line: Line, key: str) -> float:
     """The value of one of `KINDS` in a metrics line, or `NONE`."""
-    value = line.get(key)
+    value: Any = line.get(key)
     if key == "tokens_per_second":
         value = line["tokens"] / line["seconds"] if line["seconds"] > 0 else None
     if type(value) not in (int, float):  # a bool is an instance of int

@@ -161,8 +161,7 @@ def _end_of(path: Path) -> str:
         return ""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        # A character has at most four bytes.
-        file.seek(max(0, size - 4 * MAX_OUTPUT_CHARACTERS))
+        file.seek(max(0, size - 4 * MAX_OUTPUT_CHARACTERS))  # a character has at most four bytes
         return file.read().decode("utf-8", "replace")[-MAX_OUTPUT_CHARACTERS:]
 
 
@@ -203,8 +202,7 @@ def ask(words: Sequence[str], cwd: Path, timeout: float | None = TIMEOUT_SECONDS
 def main(folder: Path) -> int:
     """Run the command of a job's folder; returns its exit code."""
     job = json.loads((folder / "job.json").read_bytes())
-    # Empty until the child is started.
-    children: list[subprocess.Popen[bytes]] = []
+    children: list[subprocess.Popen[bytes]] = []  # the child, once it is started
 
     def pass_on(number: int, frame: object) -> None:
         for child in children:

@@ -45,7 +45,6 @@ def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: i
 def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int, width: int) -> Markup:
     longest_bar = max(sum(size for _, size in parts) for _, parts in bars)
     far = limit > MAX_LIMIT_RATIO * longest_bar > 0
-    # A plan that does not fit is longer than the limit.
     top = (longest_bar if far else max(limit, longest_bar)) * 1.04
     scale = (width - 2 * LEFT) / top
     rows, descriptions = [], []

@@ -40,7 +40,6 @@ def recipe_argument(folder: Folder, recipe: str) -> str:
     """A shipped recipe's name, or a file inside the folder. Raises `RequestError` for anything else."""
     if recipe in shipped_recipes():
         return recipe
-    # A dash at the beginning would be an option.
     if recipe.startswith("-") or not (path := folder.inside(recipe)).is_file():
         raise RequestError(f"there is no recipe {recipe}", "a shipped recipe, or a recipe file in this folder",
                            "workings recipes list")

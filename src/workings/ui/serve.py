@@ -20,7 +20,6 @@ def kept_token(root: Path, *, new: bool = False) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     token = secrets.token_urlsafe(32)
-    # With these permissions from the beginning.
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
         file.write(token + "\n")
     return token

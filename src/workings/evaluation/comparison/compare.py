@@ -211,7 +211,6 @@ def comparison_text(comparison: Comparison) -> str:
                   *(f"  {line}" for line in table_lines([heads, *map(Flips.row, comparison.flips)]))]
         if isinstance(comparison.difference.mcnemar, float):
             lines.append(f"exact McNemar next to it: {p_text(comparison.difference.mcnemar)}")
-    # A single section equals the whole set.
     if len(comparison.sections) > 1:
         lines.append(f"by section ({len(comparison.sections)} sections, p values adjusted by Holm's method):")
         lines += [f"  {section.name}: {paired.difference_text(section.difference, section.p_adjusted)}"

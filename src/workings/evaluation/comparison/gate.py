@@ -30,7 +30,6 @@ def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> dict[str
     Its ``verdict`` is `pass`, `fail` or `inconclusive`. ``max_drop`` is the largest allowed loss of accuracy, as a
     share (0.02: two points). Raises `RequestError` if the baseline does not exist or was evaluated in another way.
     """
-    # Someone who types 2 means 2 %; as a share every run would pass.
     if not 0 <= max_drop < 1:
         raise RequestError(f"--max-drop {max_drop:g} is not a share of the accuracy",
                            "a share from 0 to below 1: 0.02 for two points", "--max-drop 0.02")
