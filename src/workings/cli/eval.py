@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -84,9 +84,6 @@ def eval_command(
         rules=tuple(rule for rule in rules.split(",") if rule),
         # Precedence: command line, then the run's record, then defaults.
         **recorded | given_options(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form, scorer=scorer))
-    asked = None if task is None else TaskRequest(
-        name=task, limit=limit, few_shot=few_shot, metric=harness_metric, filter=harness_filter,
-        max_new_tokens=max_new_tokens, batch_size=settings.batch_size)
     where, group = device or AS_RECORDED, ALONE
     if model is not None and not loading_options:  # a sealed run
         group = processes_of(Path(model))
@@ -101,8 +98,8 @@ def eval_command(
                      "they measure memorization")
         say(f"leak       {leaks[0]}")
 
-    # `_check_source` has refused a request without items or predictions.
-    file, completions = Path(str(items)), Path(str(predictions))
+    # `_check_source` has refused a request without these.
+    file, completions = cast(Path, items), cast(Path, predictions)
     try:
         with group:
             if model is None:
@@ -113,14 +110,18 @@ def eval_command(
             else:
                 opened: dict[str, Any] = {"weights": weights_request(loading_options, device, settings.form),
                                           "device": where, "on_trained_items": warn, "group": group}
-                if asked is None:
+                if task is None:
                     scorecard = evaluate_run(model, file, out, settings=settings, **opened)
                 else:
-                    scorecard = evaluate_task(model, asked, out, **opened)
+                    request = TaskRequest(
+                        name=task, limit=limit, few_shot=few_shot, metric=harness_metric, filter=harness_filter,
+                        max_new_tokens=max_new_tokens, batch_size=settings.batch_size)
+                    scorecard = evaluate_task(model, request, out, **opened)
     except KeyboardInterrupt:
-        raise Interrupted("stopped; nothing was kept, because a task is scored at its end" if task is not None else
-                          f"stopped; what was scored is kept in {partial_unit_path(out)}; to resume, run the same "
-                          "command") from None
+        kept = f"what was scored is kept in {partial_unit_path(out)}; to resume, run the same command"
+        if task is not None:
+            kept = "nothing was kept, because a task is scored at its end"
+        raise Interrupted(f"stopped; {kept}") from None
     _answer(scorecard, out, leaks)
 
 

@@ -75,9 +75,11 @@ def list_command(
     runs = Folder(folder.resolve())
     rows = run_rows(runs, {}, runs.phases())
     heading, *table = table_lines([["run", "state", "steps", "loss", "accuracy", ""], *map(_cells, rows)], rest="<")
-    lines = [line for row, cells in zip(rows, table, strict=True) for line in (cells, *_resume_lines(row, runs))]
+    lines = [heading]
+    for row, row_text in zip(rows, table, strict=True):
+        lines += [row_text, *_resume_lines(row, runs)]
     values = [row.model_dump(exclude_defaults=True) | {"name": row.name} for row in rows]
-    answer({"runs": values}, "\n".join([heading, *lines]) if rows else f"no runs in {folder}")
+    answer({"runs": values}, "\n".join(lines) if rows else f"no runs in {folder}")
 
 
 def _cells(row: "RunRow") -> list[str]:

@@ -115,23 +115,21 @@ def run_row(folder: Folder, path: Path, verified: dict[str, Verified]) -> RunRow
     """The row of one run."""
     name = folder.name(path)
     try:
-        state, make = folder.state(path), _sealed
+        state, seal = folder.state(path), path / layout.SEAL
+        is_readable = state in get_args(State)
         if path.name.endswith(layout.PARTIAL_SUFFIX):
-            make = _unsealed
-        elif (path / layout.SEAL).is_file() and folder.object(path / layout.SEAL).get("unit") == layout.SAMPLED:
-            make = _samples
+            columns = _unsealed(folder, path)
+        elif seal.is_file() and folder.object(seal).get("unit") == layout.SAMPLED:
+            columns = _samples(folder, path)
         elif not (path / layout.MANIFEST).is_file():
-            make = _evaluation
-        is_known = state in get_args(State) and (make is not _sealed or (path / layout.SEAL).is_file())
-        return RunRow(name=name, state=state if is_known else "unreadable", verified=verified.get(name),
-                      **make(folder, path))
+            columns = {"kind": "evaluation", "accuracy": _accuracy(folder, path)}
+        else:
+            columns = _sealed(folder, path)
+            is_readable = is_readable and seal.is_file()
+        return RunRow(name=name, state=state if is_readable else "unreadable", verified=verified.get(name), **columns)
     # A damaged record may hold any value; it must not break the list.
     except (RecordError, KeyError, TypeError, ValueError, AttributeError) as error:
         return RunRow(name=name, kind="run", state="unreadable", problem=f"{type(error).__name__}: {error}"[:300])
-
-
-def _evaluation(folder: Folder, path: Path) -> dict[str, Any]:
-    return {"kind": "evaluation", "accuracy": _accuracy(folder, path)}
 
 
 def _samples(folder: Folder, path: Path) -> dict[str, Any]:
