@@ -139,7 +139,6 @@ def make_server(folder: Path) -> Any:
     try:
         from mcp.server import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError
-    # An extra: only machines with an agent need it.
     except ModuleNotFoundError as error:
         raise RequestError(f"workings mcp needs {error.name}", "the package mcp", pip_install("mcp")) from error
 

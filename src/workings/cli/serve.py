@@ -34,7 +34,6 @@ def serve_command(
     try:
         from workings.serving.server import make_server
         from workings.ui.loopback import HOST, listen
-    # An extra, because training machines need no web server.
     except ModuleNotFoundError as error:
         raise RequestError(f"workings serve needs {error.name}", "the libraries of the page",
                            pip_install("ui")) from error

@@ -9,8 +9,6 @@ from workings.environments.base import Row, Step, installed, source_of
 from workings.errors import RequestError
 from workings.hints import pip_install
 
-_SIMPLE = "a taskset whose tasks are a question in text, with rewards that need no runtime, tools or judge"
-
 
 class VerifiersTaskset:
     """A taskset of an installed module; an episode has one turn.
@@ -39,7 +37,8 @@ class VerifiersTaskset:
         has_environment = loaders.environment_class(name).__name__ != "SingleAgentEnv"
         needs = "its own environment of several agents" if has_environment else self._needs()
         if needs:
-            raise RequestError(f"environment verifiers:{name} needs {needs}", _SIMPLE)
+            raise RequestError(f"environment verifiers:{name} needs {needs}", "a taskset whose tasks are a question in "
+                               "text, with rewards that need no runtime, tools or judge")
 
     def _needs(self) -> str:
         """What the tasks need besides a question and an answer; empty if nothing."""

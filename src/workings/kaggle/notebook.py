@@ -64,11 +64,10 @@ def slug(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
-def check_user(user: str) -> str:
-    """The name of a user. Raises `RequestError` if it cannot be one."""
+def check_user(user: str) -> None:
+    """Raise `RequestError` for what cannot be a user's name."""
     if not _USER.fullmatch(user):
         raise RequestError(f"--user cannot be {user}", "your name on Kaggle, as in kaggle.com/NAME", "--user NAME")
-    return user
 
 
 def kernel_metadata(user: str, name: str, machine: Machine) -> dict[str, Any]:
