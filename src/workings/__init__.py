@@ -3,8 +3,8 @@
     run = workings.train(model="Qwen/Qwen3-0.6B", data=rows, method="lora", steps=100)
     run.ask("What is 47+25?")
 
-The Python interface is the verbs: `plan`, `train`, `evaluate`, `compare`, `verify`, and `Run`, what `train` returns
-and `Run.open` opens. They are imported when they are first used, so that `import workings` brings in no framework.
+The Python interface: the functions `plan`, `train`, `evaluate`, `compare` and `verify`, and the class `Run`, which
+`train` returns and `Run.open` opens. Each is imported when it is first used, so `import workings` imports no framework.
 """
 
 from pkgutil import resolve_name

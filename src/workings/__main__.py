@@ -1,4 +1,4 @@
-"""The command `workings`; `python -m workings` is the same."""
+"""Entry point of the command `workings`, also as `python -m workings`."""
 
 import codecs
 import io
@@ -13,7 +13,7 @@ from workings.training.stopping import lead_nowhere
 
 
 def run() -> None:
-    """Entry point."""
+    """Run the command line and end the process with its exit code."""
     _use_utf8()
     _open_closed_streams()
     # Before the commands are imported: someone may press Ctrl-C while they are.
@@ -21,12 +21,13 @@ def run() -> None:
     try:
         _run_command()
     except SystemExit as end:
-        # After one of several processes fails, the libraries' own cleanup waits for the others and aborts.
-        alone = not (launched() or started_apart())
-        if not isinstance(end.code, int) or end.code == 0 or (alone and end.code != Interrupted.exit_code):
+        if not isinstance(end.code, int) or end.code == 0:
             raise
-        # Cleanup and messages are done. A runtime's threads may still be inside an interrupted program,
-        # and a normal interpreter exit has then caused a segmentation fault.
+        is_one_of_several = launched() or started_apart()
+        if end.code != Interrupted.exit_code and not is_one_of_several:
+            raise
+        # End without the libraries' cleanup. After one of several processes fails, it waits for the others and aborts;
+        # after an interruption, threads of a runtime may still compute, and it has caused a segmentation fault.
         with suppress(OSError, ValueError):  # the reader is gone
             sys.stdout.flush()
             sys.stderr.flush()

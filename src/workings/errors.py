@@ -9,10 +9,9 @@
     ├── RecordError              exit code 1   a run directory is damaged or contradicts itself
     ├── StorageError             exit code 1   the disk is full, read-only or failing; nothing half-written took effect
     │                                          (2 for a path without permission: see `StorageError`)
-    └── Interrupted              exit code 130 stopped and resumable; the message says how
+    └── Interrupted              exit code 130 stopped; the message says how to resume
 
-The command line prints such an error without a traceback; any other exception is a bug and keeps its traceback. The
-end of the file recognizes errors of frameworks by their text, without importing them.
+The command line prints such an error without a traceback; any other exception is a bug and keeps its traceback.
 """
 
 from collections.abc import Mapping
@@ -41,11 +40,10 @@ class RequestError(WorkingsError):
         self.expected = expected
         self.try_next = try_next
         # The terminal colours these labels by their words; continuation lines are indented by the labels' width.
-        super().__init__("\n".join(line for line in (
-            f"given:    {given}",
-            f"expected: {expected}",
-            f"try:      {try_next}" if try_next else "",
-        ) if line))
+        lines = [f"given:    {given}", f"expected: {expected}"]
+        if try_next:
+            lines.append(f"try:      {try_next}")
+        super().__init__("\n".join(lines))
 
 
 class DeviceError(RequestError):
@@ -53,12 +51,7 @@ class DeviceError(RequestError):
 
 
 class DoesNotFit(WorkingsError):
-    """The compiled step needs more memory than the device has.
-
-    Args:
-        message: the reasons, for humans.
-        answer: the same for tools, as JSON values.
-    """
+    """The compiled step needs more memory than the device has. ``answer`` has the reasons as JSON values."""
 
     def __init__(self, message: str, answer: Mapping[str, Any] | None = None) -> None:
         self.answer: dict[str, Any] = dict(answer or {})
@@ -70,11 +63,7 @@ class TrainingFailed(WorkingsError):
 
 
 class RewardError(TrainingFailed):
-    """A reward function failed or did not return a finite number for each completion.
-
-    The message names the reward, the completion if one is at fault, and the returned value. A failed reward is never
-    counted as 0.
-    """
+    """A reward function failed, or did not return a finite number for each completion. It never counts as 0."""
 
 
 class RecordError(WorkingsError):
@@ -89,13 +78,13 @@ class StorageError(WorkingsError):
 
 
 class Interrupted(WorkingsError):
-    """A user or the loss of another process stopped it. Finished work is safe; the message says how to resume."""
+    """The user stopped the command, or another process of it ended. Finished work is safe."""
 
     exit_code = 130
 
 
 PEER_GONE = "another process is gone; continue with the same command, `train` with --auto-resume"
-"""Message of `Interrupted` in each process that has lost another process of its run."""
+"""Message of `Interrupted` if another process of the run ended."""
 
 OUT_OF_MEMORY_WORDS = (
     "RESOURCE_EXHAUSTED",  # XLA, on every platform
@@ -104,7 +93,7 @@ OUT_OF_MEMORY_WORDS = (
     "can't allocate memory",  # PyTorch's CPU allocator
     "std::bad_alloc",  # C++ in either
 )
-"""Words of `jax.errors.JaxRuntimeError`, `torch.OutOfMemoryError` and other runtime errors."""
+"""Parts of the texts of such errors. By text, because importing a framework for its error class takes seconds."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -115,6 +104,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, at most 300 characters; its type if the text is empty."""
-    said = str(error).strip().splitlines()
-    return said[0][:300] if said else type(error).__name__
+    """The first line of an error's text, at most 300 characters; the error's type if the text is empty."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__

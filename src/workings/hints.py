@@ -1,4 +1,4 @@
-"""Commands in messages, printed so that they work where they are read."""
+"""Commands and paths in messages, written so that a reader can type them here."""
 
 import os
 import sys
@@ -10,15 +10,13 @@ SETUP_CUDA = "workings doctor --setup cuda"
 
 
 def pip_install(what: str, *, extra: bool = True) -> str:
-    """The command that installs an extra of this package (or another package) into the running environment.
-
-    pip finds the installed `workings` by itself, from any source, and adds what the extra names.
-    """
-    return f"{interpreter()} -m pip install '{f'workings[{what}]' if extra else what}'"
+    """The command that installs an extra of this package, or without ``extra`` another package, for this Python."""
+    requirement = f"workings[{what}]" if extra else what
+    return f"{interpreter()} -m pip install '{requirement}'"
 
 
 def interpreter() -> str:
-    """How to type this Python: its name where the shell finds it, else its path, from here or from the home folder."""
+    """How to type this Python: by its name if the shell finds it, else by its path."""
     python = Path(sys.executable)
     # Compare unresolved paths: in a virtual environment the file is a link to the base Python.
     if which(python.name) == str(python):
@@ -27,13 +25,14 @@ def interpreter() -> str:
 
 
 def typed_path(path: Path) -> str:
-    """The shortest form of a path that works here; it avoids naming the user's folders."""
-    for base, before in ((Path.cwd(), ""), (Path.home(), f"~{os.sep}")):
-        if path.is_relative_to(base):
-            return f"{before}{path.relative_to(base)}"
+    """A path relative to the working folder or, with ``~``, to the home folder; any other path unchanged."""
+    if path.is_relative_to(Path.cwd()):
+        return str(path.relative_to(Path.cwd()))
+    if path.is_relative_to(Path.home()):
+        return f"~{os.sep}{path.relative_to(Path.home())}"
     return str(path)
 
 
 def no_file(path: Path) -> str:
-    """What is missing, for a message. Paths in a recipe are relative to the recipe's folder."""
+    """Why a path is not a file, for a message."""
     return f"{path} is a folder" if path.is_dir() else f"there is no file {path}"

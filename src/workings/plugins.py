@@ -1,4 +1,7 @@
-"""Entry points by which other packages extend the registries of this one, by group and name."""
+"""Entry points: other packages add engines and other parts to this one by a group and a name.
+
+https://packaging.python.org/en/latest/specifications/entry-points/
+"""
 
 from collections.abc import Collection
 from functools import cache
@@ -25,7 +28,7 @@ def our_names(group: str) -> frozenset[str]:
 def find_plugin(group: str, name: str, *, given: str, task: str = "bring") -> EntryPoint | None:
     """The entry point of this name, or None; nothing is imported.
 
-    Raises `RequestError` if two packages have one: they ``task`` (a verb) what was ``given``, such as ``engine: jax``.
+    Raises `RequestError` if several packages have one: they ``task`` what was ``given``, such as "bring" "engine: jax".
     """
     # Deduplicated by target: a package that is on the path twice lists each entry point twice.
     points = {point.value: point for point in entry_points(group=group) if point.name == name}
@@ -36,9 +39,9 @@ def find_plugin(group: str, name: str, *, given: str, task: str = "bring") -> En
 
 
 def refuse_our_names(group: str, names: Collection[str], *, kind: str) -> None:
-    """Raise `RequestError` if another package's entry point has one of our ``names`` of this ``kind`` (`objective`).
+    """Raise `RequestError` if another package has an entry point with one of our ``names``.
 
-    A recipe would change its meaning.
+    It would change what recipes mean. ``kind`` is what the names name, such as `objective`.
     """
     for point in entry_points(group=group):
         # Stale entry points of an earlier version of this package stay listed until it is reinstalled.

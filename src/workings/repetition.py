@@ -1,4 +1,4 @@
-"""Repetitions of a model that has learned little: they are counted, because many lines of them tell no more."""
+"""Shorten repeated text. A model that has learned little may write the same piece until its limit on tokens."""
 
 import re
 from collections.abc import Callable
@@ -11,17 +11,16 @@ SHOWN = 80
 
 
 def counted(text: str) -> str:
-    """The text with repetitions counted.
+    """The text with each repetition as its repeated piece and a count.
 
     >>> counted("no no no no no ")
     'no  x5 '
     """
-    # The shortest piece that repeats is counted, because the pattern takes as few characters as it can.
     return REPEATED.sub(lambda match: f"{match['unit']} x{len(match[0]) // len(match['unit'])} ", text)
 
 
 class FoldedStream:
-    """Text that is shown as it is written, but for the rest of a long repetition, which is counted."""
+    """Shows a text piece by piece as it is written; of a long repetition only the beginning and a count."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
@@ -29,12 +28,12 @@ class FoldedStream:
         self._more = 0
 
     def add(self, piece: str) -> None:
-        """Shows the next piece, or counts it."""
+        """Show the next piece, or count it."""
         self._held += piece
         while self._unit and self._held.startswith(self._unit):
             self._held = self._held[len(self._unit):]
             self._more += 1
-        # The beginning of another repetition waits.
+        # What may become another repetition is held back.
         if self._unit and self._unit.startswith(self._held):
             return
         self.end()
@@ -43,7 +42,7 @@ class FoldedStream:
             self._unit = match["unit"]
 
     def end(self) -> None:
-        """Shows the count of what was left out, and what was held back."""
+        """Show the count of repetitions that were left out, and the text that was held back."""
         if self._more:
             self._show(f" … {self._more} times more … ")
         self._show(self._held)

@@ -47,7 +47,7 @@ def test_each_item_is_of_one_kind() -> None:
     assert [kind_of_item(each) for each in lines] == [
         "right, no wrong equation", "right, a wrong equation", "wrong from line 1 on", "wrong from line 2 on",
         "wrong from line 6+", "wrong, no wrong equation", "could not be scored", "wrong, no wrong equation"]
-    kinds = first_wrong_steps_of(lines).kinds
+    kinds = first_wrong_steps_of(lines)
     assert (sum(kinds.values()), kinds["wrong, no wrong equation"]) == (8, 2)
 
 
@@ -65,8 +65,8 @@ def unit(folder: Path, name: str, wrong: int) -> Path:
 def test_the_report_is_of_the_sealed_texts(tmp_path: Path) -> None:
     a, b = unit(tmp_path, "a", 12), unit(tmp_path, "b", 3)
     counts = [count_first_wrong_steps(EvaluationRecord(path)) for path in (a, b)]
-    assert [found.kinds for found in counts] == [{"right, no wrong equation": 8, "wrong from line 2 on": 12},
-                                                 {"right, no wrong equation": 17, "wrong from line 2 on": 3}]
+    assert counts == [{"right, no wrong equation": 8, "wrong from line 2 on": 12},
+                      {"right, no wrong equation": 17, "wrong from line 2 on": 3}]
     assert first_wrong_steps_table([("b", first_wrong_steps_of([line(1, "7"), line(0, "8")]))]) is None
     page = write_report(tmp_path / "page.html", [a, b], compare(a, b)).read_text()
     assert "Where reasoning breaks" in page

@@ -44,11 +44,14 @@ def ask_command(
     request = Question(text=question, history=_turns(history), max_new_tokens=max_new_tokens, temperature=temperature,
                        seed=seed)
 
-    def values_of(model: str, *, untrained: bool = False) -> dict[str, Any]:
-        """Show one model's answer as it is written. Returns its keys of `--json`."""
+    def values_of(model: str) -> dict[str, Any]:
+        """Show the answer of the `trained` or `untrained` model as it is written. Returns its keys of `--json`."""
+        untrained = model == "untrained"
         if AS_JSON.get():
-            reply = ask(run, request, untrained=untrained, show=(
-                (lambda piece: print_json({"model": model, "piece": piece})) if pieces else None))
+            def print_piece(piece: str) -> None:
+                print_json({"model": model, "piece": piece})
+
+            reply = ask(run, request, untrained=untrained, show=print_piece if pieces else None)
         else:
             if base:
                 show(f"\n{model}:\n" if untrained else f"{model}:\n")
@@ -66,20 +69,20 @@ def ask_command(
 
     values = values_of("trained")
     if base:
-        # At once: the other model is loaded only when this one is released, because two may not fit.
         answer(values, "")
-        values |= {"base": values_of("untrained", untrained=True)}
+        values["base"] = values_of("untrained")
     answer(values, "")
 
 
 def _turns(history: str) -> "tuple[Turn, ...]":
-    """Earlier turns from a JSON text or the file that it names."""
+    """Earlier turns from a JSON list, or from the file with one."""
     from workings.data.row_fields import history_of
 
     if not history:
         return ()
     try:
-        return history_of(json.loads(history if history.lstrip().startswith("[") else Path(history).read_text("utf-8")))
+        text = history if history.lstrip().startswith("[") else Path(history).read_text("utf-8")
+        return history_of(json.loads(text))
     except (OSError, ValueError) as error:
         raise RequestError(f"--history {history[:60]} cannot be read: {error}",
                            "a JSON list of turns with `role` and `content`",

@@ -1,4 +1,4 @@
-"""`workings compare`: is B better than A, or is that noise? And is A worse than a saved baseline?"""
+"""`workings compare`: is B better than A, or is that noise? With a saved baseline: is A worse than that?"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +13,7 @@ from workings.errors import RequestError
 from workings.record.number_text import percent
 
 CODES = {"not comparable": 2, "inconclusive": 3}
-"""Exit codes of verdicts: as in every command, 2 means a wrong request and 3 an open result; else 0."""
-OF_A_GATE = ("max_drop", "inconclusive")
+"""Verdict -> exit code; 0 for all others."""
 
 
 def compare_command(
@@ -43,57 +42,57 @@ def compare_command(
     and --with-b add seeds to a side; more than two runs make a table. --gate passes if a drop larger than allowed is
     ruled out, fails if it is certain: exit codes 0, 1, or 3 if inconclusive.
     """
+    if gate is None:
+        refuse_unread("without --gate", "these with --gate", "max_drop", "inconclusive")
     if gate is not None or save is not None:
         option = "--save" if gate is None else "--gate"
-        if b is not None or (gate is not None and save is not None):
-            raise RequestError(f"{option} cannot be combined with {'--save' if b is None else b}",
-                               f"one run with {option}", f"workings compare {quote(str(a))} {option} {gate or save}")
+        has_both = gate is not None and save is not None
+        if b is not None or has_both:
+            raise RequestError(f"{option} cannot be combined with {b or '--save'}", f"one run with {option}",
+                               f"workings compare {quote(str(a))} {option} {gate or save}")
         refuse_unread(f"with {option}", "these with two runs or more", "with_a", "with_b", "html", "equivalent_within")
-        if save is not None:
-            refuse_unread("with --save", "these with --gate", *OF_A_GATE)
-            _save(a, save)
-        elif gate is not None:
+        if gate is not None:
             _gate(a, gate, max_drop, inconclusive)
-        return
-    refuse_unread("without --gate", "these with --gate", *OF_A_GATE)
-    if b is None:
+        elif save is not None:
+            _save(a, save)
+    elif b is None:
         raise RequestError("B is missing", "a run directory or an evaluation on the same items",
                            f"workings compare {quote(str(a))} runs/B, or --gate BASELINE")
-    if more:
+    elif more:
         refuse_unread("with more than two runs", "these with two", "with_a", "with_b", "equivalent_within")
         _table([a, b, *more], html)
-        return
-    if equivalent_within is not None and not 0 < equivalent_within < 100:
-        raise RequestError(f"--equivalent-within cannot be {equivalent_within:g}",
-                           "percentage points above 0 and below 100", "--equivalent-within 2")
-    margin = None if equivalent_within is None else equivalent_within / 100
-    if with_a or with_b:
+    elif with_a or with_b:
         refuse_unread("with several seeds of a side", "these with two runs", "html", "equivalent_within")
         from workings.evaluation.comparison.several_runs import compare_seeds
 
         values = compare_seeds([a, *(with_a or [])], [b, *(with_b or [])])
-        answer(values, "\n".join([values["sentence"], *(f"note: {note}" for note in values["notes"])]),
-               CODES.get(values["verdict"], 0))
+        notes = [f"note: {note}" for note in values["notes"]]
+        answer(values, "\n".join([values["sentence"], *notes]), CODES.get(values["verdict"], 0))
     else:
-        _pair(a, b, margin, html)
+        _pair(a, b, equivalent_within, html)
 
 
-def _pair(a: Path, b: Path, margin: float | None, html: Path | None) -> None:
+def _pair(a: Path, b: Path, equivalent_within: float | None, html: Path | None) -> None:
     from workings.evaluation.comparison.compare import compare, comparison_text
     from workings.evaluation.first_wrong_step import KINDS, WRONG_STEP_KINDS, count_first_wrong_steps
     from workings.evaluation.unit import EvaluationRecord
 
+    if equivalent_within is not None and not 0 < equivalent_within < 100:
+        raise RequestError(f"--equivalent-within cannot be {equivalent_within:g}",
+                           "percentage points above 0 and below 100", "--equivalent-within 2")
+    margin = None if equivalent_within is None else equivalent_within / 100
     comparison = compare(a, b, equivalent_within=margin)
     _write_page(html, [a, b], comparison)
-    breaks = {name: count_first_wrong_steps(EvaluationRecord(Path(side.path))).kinds
-              for name, side in (("a", comparison.a), ("b", comparison.b)) if side is not None}
-    lines = [comparison_text(comparison)]
-    shown = [kind for kind in KINDS if any(kind in kinds for kinds in breaks.values())]
-    if any(kind in WRONG_STEP_KINDS for kind in shown):
-        lines += ["items by the line of their first wrong equation (A, B):",
-                  *(f"  {kind:<20}  {breaks['a'].get(kind, 0):>6}  {breaks['b'].get(kind, 0):>6}" for kind in shown)]
-    answer(comparison.to_json() | ({"first_wrong_step": breaks} if breaks else {}), "\n".join(lines),
-           CODES.get(comparison.verdict, 0))
+    values, text = comparison.to_json(), comparison_text(comparison)
+    if comparison.a is not None and comparison.b is not None:
+        in_a = count_first_wrong_steps(EvaluationRecord(Path(comparison.a.path)))
+        in_b = count_first_wrong_steps(EvaluationRecord(Path(comparison.b.path)))
+        values["first_wrong_step"] = {"a": in_a, "b": in_b}
+        kinds = [kind for kind in KINDS if kind in in_a or kind in in_b]
+        if any(kind in WRONG_STEP_KINDS for kind in kinds):
+            text += "\nitems by the line of their first wrong equation (A, B):"
+            text += "".join(f"\n  {kind:<20}  {in_a.get(kind, 0):>6}  {in_b.get(kind, 0):>6}" for kind in kinds)
+    answer(values, text, CODES.get(comparison.verdict, 0))
 
 
 def _table(runs: Sequence[Path], html: Path | None) -> None:
@@ -101,12 +100,11 @@ def _table(runs: Sequence[Path], html: Path | None) -> None:
 
     ranking = rank(runs)
     _write_page(html, runs)
-    # A table has no single difference; the exit code says whether there is a best run.
     answer(ranking, ranking_text(ranking), 0 if "best" in ranking else CODES["inconclusive"])
 
 
 def _write_page(html: Path | None, runs: Sequence[Path], comparison: Any = None) -> None:
-    """Write the page, if it was asked for: before a result is printed, because it may fail."""
+    """Write the page if it was asked for; before the result is printed, because it may fail."""
     if html is not None:
         from workings.reports.html import write_report
 
@@ -118,19 +116,22 @@ def _gate(run: Path, baseline: Path, max_drop: float, inconclusive: str) -> None
     from workings.evaluation.comparison.gate import gate
 
     values = gate(run, baseline=baseline.name, folder=baseline.parent, max_drop=max_drop)
-    verdict = inconclusive if values["verdict"] == "inconclusive" else values["verdict"]
-    answer(values, values["sentence"], {"pass": 0, "fail": 1, "3": 3}[verdict])
+    exit_codes = {"pass": 0, "fail": 1, "3": 3}
+    exit_codes["inconclusive"] = exit_codes[inconclusive]
+    answer(values, values["sentence"], exit_codes[values["verdict"]])
 
 
 def _save(run: Path, baseline: Path) -> None:
     from workings.evaluation.comparison.gate import set_baseline
     from workings.evaluation.unit import find_unit
 
-    # A baseline holds one evaluation: a run with several is refused.
     record = find_unit(run)
     path = set_baseline(baseline.parent, baseline.name, record)
     accuracy = record.summary["scorecard"]["overall"]["mean"]
     values = {"baseline": baseline.name, "file": str(path), "items": record.config["items"]["count"],
               "accuracy": accuracy}
-    answer(values | ({"warning": record.warning} if record.warning else {}),
-           f"{baseline.name}: {record.name}, accuracy {percent(accuracy)}, saved in {path}\n{record.warning}".rstrip())
+    text = f"{baseline.name}: {record.name}, accuracy {percent(accuracy)}, saved in {path}"
+    if record.warning:
+        values["warning"] = record.warning
+        text += f"\n{record.warning}"
+    answer(values, text)

@@ -1,5 +1,6 @@
 """`workings data`: import, make, sample, check and look at data."""
 
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -8,170 +9,15 @@ import typer
 
 from workings.cli import sample
 from workings.cli.options import OverridesArgument, RecipeArgument, Verb, refuse_unread
-from workings.cli.output import AS_JSON, answer, say, show
+from workings.cli.output import answer, say
 from workings.errors import RequestError
 from workings.record.progress import slow_operation
 
 MAX_SHOWN_OF_A_KIND = 5
-"""Maximum number of findings shown per kind."""
+"""Most findings that are shown per kind."""
 data_app = typer.Typer(help="Traces and preference pairs: import, make, sample, check, preview.", no_args_is_help=True,
                        rich_markup_mode=None)
 ForceFlag = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
-
-
-def check_command(
-    file: Annotated[str, typer.Argument(help="A file of traces or of preference pairs, or a shipped name.")],
-    against: Annotated[str, typer.Option(help="Items that must not be trained on (or `eval`).")] = "",
-    recipe: Annotated[str, typer.Option(help="Also check the rows that this recipe makes of the data.")] = "",
-    fix: Annotated[bool, typer.Option("--fix", help="Write NAME.clean.jsonl and NAME.left_out.jsonl.")] = False,
-    findings: Annotated[Path | None, typer.Option(help="Write every finding to this file, a line each.")] = None,
-) -> None:
-    """Look for duplicates, conflicts, wrong arithmetic, pairs without a preference, and leaks.
-
-    Exit code 1 if something that matters is found.
-    """
-    import tempfile
-
-    from workings.data.checking.findings import write_clean
-    from workings.data.checking.overlap import read_questions
-    from workings.data.checking.pairs import holds_pairs
-    from workings.data.generate import make_named
-    from workings.data.named_sets import SHIPPED_SETS
-    from workings.data.row_fields import lines_bytes
-    from workings.inputs.datasets import read_prompts
-    from workings.record import atomic
-
-    # Shipped sets are generated, so write them to a temporary folder for the check.
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(file)
-        if not path.is_file() and file in SHIPPED_SETS:
-            path = Path(folder, f"{file}.jsonl")
-            make_named(file, path, force=False)
-        questions = read_questions(Path(against)) if Path(against).is_file() else {
-            item.prompt: item.id for item in read_prompts(against)} if against else {}
-        pairs = holds_pairs(path)
-        read, report = _check(path, questions, recipe, pairs=pairs)
-        if findings is not None:
-            atomic.write_bytes(findings, lines_bytes(finding.to_json() for finding in report.findings))
-        fixed: dict[str, Any] = {}
-        if fix:
-            # The cleaned file would vanish with the temporary folder.
-            if path.parent == Path(folder):
-                raise RequestError(f"--fix cannot change the shipped set {file}",
-                                   "a file of yours; the cleaned file is written next to it",
-                                   f"workings data make {file} --out {file}.jsonl")
-            clean, left_out = write_clean(read, report, path)
-            fixed = {"clean": str(clean), "left_out": str(left_out),
-                     "kept": read.records - len(report.left_out), "removed": len(report.left_out)}
-    lines = _report_lines(report)
-    lines += [f"every finding: {findings}"] if findings is not None else []
-    lines += [f"kept {fixed['kept']} in {fixed['clean']}, left out {fixed['removed']}"] if fixed else []
-    verdict = ("no problems found" if report.passed else
-               f"{len(report.left_out)} {'pairs' if pairs else 'traces'} should not be trained on")
-    answer(report.to_json() | fixed, "\n".join([*lines, f"{report.records} records: {verdict}"]), not report.passed)
-
-
-def _report_lines(report: Any) -> list[str]:
-    """The count of each kind of finding, then the first findings of each kind that matters."""
-    from workings.data.checking.findings import ENTIRE_FILE, KINDS
-
-    lines = [f"{'matters' if KINDS[kind][0] else 'note   '}  {count:>6}  {kind}: {KINDS[kind][1]}"
-             for kind, count in report.counts.items()]
-    for kind in KINDS:
-        found = [finding for finding in report.findings if finding.kind == kind
-                 and (finding.matters or finding.record == ENTIRE_FILE)]
-        lines += [f"  {finding.id}: {kind}: {finding.text}" for finding in found[:MAX_SHOWN_OF_A_KIND]]
-    return lines
-
-
-def _check(path: Path, questions: Any, recipe: str, *, pairs: bool) -> tuple[Any, Any]:
-    """Read and check a file of traces or of preference pairs, and the rows that a recipe makes of it."""
-    from workings.config.load import load_recipe
-    from workings.data.checking.findings import read_tolerantly
-    from workings.data.checking.run import check
-    from workings.data.pair_rows import pair_problems
-    from workings.data.preferences import pair_from_json
-    from workings.data.rows import row_problems
-    from workings.data.traces import trace_from_json
-
-    read: Any = read_tolerantly(path, pair_from_json if pairs else trace_from_json)
-    problems: Any = None
-    if recipe:
-        loaded = load_recipe(recipe)
-        # Made once: training a tokenizer on the file takes seconds.
-        tokenizer, template = _tokenizer_and_template(loaded, [entry for _, entry in read.entries])
-
-        def of_rows(entries: Any) -> Any:
-            return (pair_problems if pairs else row_problems)(entries, tokenizer, template, loaded.recipe.data)
-
-        problems = of_rows
-    return read, check(read, questions, row_problems=problems)
-
-
-def preview_command(
-    recipe: RecipeArgument,
-    overrides: OverridesArgument = None,
-    n: Annotated[int, typer.Option(min=0, help="Rows to show.")] = 3,
-    row: Annotated[str, typer.Option(help="Show the row of this trace instead of the first ones; a pair's "
-                                           "are ID/chosen and ID/rejected.")] = "",
-) -> None:
-    """Show rows as the model sees them: learned tokens between « and », control tokens visible."""
-    from workings.config.load import load_recipe
-    from workings.data.batches import Batches
-    from workings.data.preview import entries_by_row, marked, pieces, summarize, turns_of, unread_columns
-    from workings.inputs.datasets import find_data
-    from workings.inputs.resolve import find_stop_tokens, find_weights
-    from workings.ways.base import way_of
-
-    loaded = load_recipe(recipe, overrides or [])
-    resolved = loaded.recipe
-    way = way_of(resolved)
-    entries = find_data(loaded).examples
-    tokenizer, template = _tokenizer_and_template(loaded, entries)
-    rows = way.build_rows(entries, tokenizer, template, resolved.data)
-    batches = Batches(way.grouped(rows), seed=resolved.seed, rows_per_micro_batch=resolved.batch.micro_batch,
-                      accumulation=resolved.batch.accumulation, data_config=resolved.data)
-    summary = summarize(rows, batches, entries, resolved.data.learn)
-    chosen = [each for each in rows.rows if each.id == row] if row else list(rows.rows[:n])
-    if row and not chosen:
-        raise RequestError(f"there is no row {row}", "the id of a row", "workings data preview without --row")
-    entries_of_rows = entries_by_row(entries, rows)
-    rows_to_show = [(each, pieces(each, tokenizer), turns_of(entries_of_rows[each.id], each)) for each in chosen]
-    values = {**summary.to_json(), "dropped_rows": [vars(dropped) for dropped in rows.dropped[:20]], "shown": [
-        {"id": each.id, "tokens": len(each.tokens), "supervised_tokens": each.supervised_tokens,
-         "turns": [vars(turn) for turn in turns], "text": marked(parts), "pieces": [vars(piece) for piece in parts]}
-        for each, parts, turns in rows_to_show]}
-    stop = find_stop_tokens(loaded, find_weights(loaded, tensors=False), template)
-    if notes := [note for note in (stop.disagreement, template.note, *unread_columns(entries)) if note]:
-        values["notes"] = notes
-    if not AS_JSON.get():
-        show("".join(f"{line}\n" for each in rows_to_show for line in _row_lines(*each)))
-    answer(values, "\n".join([summary.text(), *(f"note: {note}" for note in notes)]))
-
-
-def _row_lines(row: Any, parts: Any, turns: Any) -> list[str]:
-    from workings.data.preview import marked
-
-    lines = [f"{row.id}: {len(row.tokens)} tokens, {row.supervised_tokens} learned"]
-    # A single question needs no list of turns.
-    if len(turns) > 2:
-        lines.append("turns: " + ", ".join(f"{turn.role} ({_turn_state(turn)})" for turn in turns))
-    return [*lines, marked(parts)]
-
-
-def _turn_state(turn: Any) -> str:
-    if turn.learned_tokens:
-        return f"{turn.learned_tokens} tokens learned"
-    return "input only, marked as not learned" if turn.marked else "read"
-
-
-def _tokenizer_and_template(loaded: Any, entries: Any) -> Any:
-    from workings.inputs.resolve import find_tokenizer, find_weights
-    from workings.models.chat import ChatTemplate
-
-    # Only the tokenizer: weights would be gigabytes to download.
-    tokenizer = find_tokenizer(loaded, find_weights(loaded, tensors=False), entries)
-    return tokenizer, ChatTemplate.for_config(loaded.recipe.data.template, tokenizer, loaded.recipe.data.reasoning)
 
 
 @data_app.command("import", cls=Verb)
@@ -215,7 +61,7 @@ def import_command(
         refuse_unread("without --revision", "these of a data set on the Hub", "subset", "split")
     if not hold_out:
         refuse_unread("without --hold-out", "--hold-out N, whose questions it decides", "seed")
-    # Only --revision downloads: a misspelt file name must not become a request to the Hub.
+    # Only --revision downloads, so that a misspelt file name is no request to the Hub.
     opened = open_hub(file, revision=revision, subset=subset, split=split) if revision else open_file(Path(file))
     labels = {"section": section, "category": category, "difficulty": difficulty, "licence": licence,
               "source": source or (opened.name if revision else Path(file).name)}
@@ -224,22 +70,21 @@ def import_command(
                             rows=rows or 0)
     if not format_name:
         request = replace(request, format=format_of(opened, KeyMap(request.keys)))
-        say(f"the first record looks like format {request.format}"
-            + (": every word is learned" if request.format == RAW_TEXT else ""))
-    # In the working folder, because a data set on the Hub has no folder here.
-    out = out or Path(f"{opened.stem}.{FORMATS[request.format].gives if request.format in FORMATS else 'traces'}.jsonl")
+        learned = ": every word is learned" if request.format == RAW_TEXT else ""
+        say(f"the first record looks like format {request.format}{learned}")
+    gives = FORMATS[request.format].gives if request.format in FORMATS else "traces"
+    out = out or Path(f"{opened.stem}.{gives}.jsonl")
     with slow_operation(f"importing {opened.name}"):
         result = import_records(opened, out, request)
-    # A wrong format rejects every record for a few reasons: print each reason once.
     for reason, count in list(result.reasons.items())[:10]:
         say(f"rejected {count}: {reason}")
-    text = (f"{'the first ' if result.read == rows else ''}{result.read} read, "
-            + (f"{result.written} written to {out}" if result.sha256 else "nothing written")
-            + f", {result.rejected} rejected" + (f" (see {result.rejects})" if result.rejects else ""))
-    lines = [text, *(f"note: {note}" for note in result.notes())]
+    first = "the first " if result.read == rows else ""
+    written = f"{result.written} written to {out}" if result.sha256 else "nothing written"
+    rejects = f" (see {result.rejects})" if result.rejects else ""
+    lines = [f"{first}{result.read} read, {written}, {result.rejected} rejected{rejects}",
+             *(f"note: {note}" for note in result.notes())]
     if result.looks_like:
         lines.append(f"these keys look like format {result.looks_like}: --format {result.looks_like}")
-    # An error code without a record, so that a script does not mistake this for an empty data set.
     answer(result.to_json(), "\n".join(lines), not result.written)
 
 
@@ -257,7 +102,7 @@ def make_command(
     from workings.data.generate import make_files, make_named
     from workings.data.named_sets import SHIPPED_SETS
 
-    # A shipped name is a whole recipe with a recorded digest: counts and seed cannot be changed.
+    # The counts and the seed of a shipped set are fixed.
     if kind in SHIPPED_SETS:
         refuse_unread(f"with {kind}, whose recipe says it", "these of a generator", "n", "items", "seed")
         files_made = make_named(kind, out, force=force)
@@ -267,9 +112,162 @@ def make_command(
     answer(files_made, f"{files_made['traces']} traces, {files_made['items']} items\n{files}")
 
 
-for _name, _command in (("check", check_command), ("preview", preview_command), ("sample", sample.sample_command),
-                        ("select", sample.select_command)):
-    data_app.command(_name, cls=Verb)(_command)
+@data_app.command("check", cls=Verb)
+def check_command(
+    file: Annotated[str, typer.Argument(help="A file of traces or of preference pairs, or a shipped name.")],
+    against: Annotated[str, typer.Option(help="Items that must not be trained on (or `eval`).")] = "",
+    recipe: Annotated[str, typer.Option(help="Also check the rows that this recipe makes of the data.")] = "",
+    fix: Annotated[bool, typer.Option("--fix", help="Write NAME.clean.jsonl and NAME.left_out.jsonl.")] = False,
+    findings: Annotated[Path | None, typer.Option(help="Write every finding to this file, a line each.")] = None,
+) -> None:
+    """Look for duplicates, conflicts, wrong arithmetic, pairs without a preference, and leaks.
+
+    Exit code 1 if something that matters is found.
+    """
+    from workings.data.checking.findings import write_clean
+    from workings.data.checking.overlap import read_questions
+    from workings.data.checking.pairs import holds_pairs
+    from workings.data.generate import make_named
+    from workings.data.named_sets import SHIPPED_SETS
+    from workings.data.row_fields import lines_bytes
+    from workings.inputs.datasets import read_prompts
+    from workings.record import atomic
+
+    questions: dict[str, str] = {}
+    if Path(against).is_file():
+        questions = read_questions(Path(against))
+    elif against:
+        questions = {item.prompt: item.id for item in read_prompts(against)}
+    # Shipped sets are generated, for the check into a temporary folder.
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(file)
+        is_shipped = not path.is_file() and file in SHIPPED_SETS
+        if is_shipped:
+            path = Path(folder, f"{file}.jsonl")
+            make_named(file, path, force=False)
+        pairs = holds_pairs(path)
+        read, report = _check(path, questions, recipe, pairs=pairs)
+        lines = _report_lines(report)
+        if findings is not None:
+            atomic.write_bytes(findings, lines_bytes(finding.to_json() for finding in report.findings))
+            lines.append(f"every finding: {findings}")
+        fixed: dict[str, Any] = {}
+        if fix:
+            if is_shipped:
+                raise RequestError(f"--fix cannot change the shipped set {file}",
+                                   "a file of yours; the cleaned file is written next to it",
+                                   f"workings data make {file} --out {file}.jsonl")
+            clean, left_out = write_clean(read, report, path)
+            kept, removed = read.records - len(report.left_out), len(report.left_out)
+            fixed = {"clean": str(clean), "left_out": str(left_out), "kept": kept, "removed": removed}
+            lines.append(f"kept {kept} in {clean}, left out {removed}")
+    verdict = "no problems found"
+    if not report.passed:
+        verdict = f"{len(report.left_out)} {'pairs' if pairs else 'traces'} should not be trained on"
+    answer(report.to_json() | fixed, "\n".join([*lines, f"{report.records} records: {verdict}"]), not report.passed)
+
+
+def _report_lines(report: Any) -> list[str]:
+    """The count of each kind of finding, then the first findings of each kind that matters."""
+    from workings.data.checking.findings import ENTIRE_FILE, KINDS
+
+    lines = []
+    for kind, count in report.counts.items():
+        matters, meaning = KINDS[kind]
+        lines.append(f"{'matters' if matters else 'note   '}  {count:>6}  {kind}: {meaning}")
+    shown = [finding for finding in report.findings if finding.matters or finding.record == ENTIRE_FILE]
+    for kind in KINDS:
+        of_kind = [finding for finding in shown if finding.kind == kind]
+        lines += [f"  {finding.id}: {kind}: {finding.text}" for finding in of_kind[:MAX_SHOWN_OF_A_KIND]]
+    return lines
+
+
+def _check(path: Path, questions: Any, recipe: str, *, pairs: bool) -> tuple[Any, Any]:
+    """Read and check a file of traces or of preference pairs, and the rows that a recipe makes of it."""
+    from workings.config.load import load_recipe
+    from workings.data.checking.findings import read_tolerantly
+    from workings.data.checking.run import check
+    from workings.data.pair_rows import pair_problems
+    from workings.data.preferences import pair_from_json
+    from workings.data.rows import row_problems
+    from workings.data.traces import trace_from_json
+
+    read: Any = read_tolerantly(path, pair_from_json if pairs else trace_from_json)
+    if not recipe:
+        return read, check(read, questions)
+    loaded = load_recipe(recipe)
+    tokenizer, template = _tokenizer_and_template(loaded, [entry for _, entry in read.entries])
+
+    def problems(entries: Any) -> Any:
+        return (pair_problems if pairs else row_problems)(entries, tokenizer, template, loaded.recipe.data)
+
+    return read, check(read, questions, row_problems=problems)
+
+
+@data_app.command("preview", cls=Verb)
+def preview_command(
+    recipe: RecipeArgument,
+    overrides: OverridesArgument = None,
+    n: Annotated[int, typer.Option(min=0, help="Rows to show.")] = 3,
+    row: Annotated[str, typer.Option(help="Show the row of this trace instead of the first ones; a pair's "
+                                           "are ID/chosen and ID/rejected.")] = "",
+) -> None:
+    """Show rows as the model sees them: learned tokens between « and », control tokens visible."""
+    from workings.config.load import load_recipe
+    from workings.data.batches import Batches
+    from workings.data.preview import entries_by_row, marked, pieces, summarize, turns_of, unread_columns
+    from workings.inputs.datasets import find_data
+    from workings.inputs.resolve import find_stop_tokens, find_weights
+    from workings.ways.base import way_of
+
+    loaded = load_recipe(recipe, overrides or [])
+    resolved = loaded.recipe
+    way = way_of(resolved)
+    entries = find_data(loaded).examples
+    tokenizer, template = _tokenizer_and_template(loaded, entries)
+    rows = way.build_rows(entries, tokenizer, template, resolved.data)
+    batches = Batches(way.grouped(rows), seed=resolved.seed, rows_per_micro_batch=resolved.batch.micro_batch,
+                      accumulation=resolved.batch.accumulation, data_config=resolved.data)
+    summary = summarize(rows, batches, entries, resolved.data.learn)
+    chosen = [each for each in rows.rows if each.id == row] if row else list(rows.rows[:n])
+    if row and not chosen:
+        raise RequestError(f"there is no row {row}", "the id of a row", "workings data preview without --row")
+    entries_of_rows = entries_by_row(entries, rows)
+    shown, lines = [], []
+    for each in chosen:
+        parts, turns = pieces(each, tokenizer), turns_of(entries_of_rows[each.id], each)
+        shown.append({
+            "id": each.id, "tokens": len(each.tokens), "supervised_tokens": each.supervised_tokens,
+            "turns": [vars(turn) for turn in turns], "text": marked(parts), "pieces": [vars(piece) for piece in parts]})
+        lines.append(f"{each.id}: {len(each.tokens)} tokens, {each.supervised_tokens} learned")
+        if len(turns) > 2:
+            lines.append("turns: " + ", ".join(f"{turn.role} ({_turn_state(turn)})" for turn in turns))
+        lines.append(marked(parts))
+    values = {**summary.to_json(), "dropped_rows": [vars(dropped) for dropped in rows.dropped[:20]], "shown": shown}
+    stop = find_stop_tokens(loaded, find_weights(loaded, tensors=False), template)
+    notes = [note for note in (stop.disagreement, template.note, *unread_columns(entries)) if note]
+    if notes:
+        values["notes"] = notes
+    answer(values, "\n".join([*lines, summary.text(), *(f"note: {note}" for note in notes)]))
+
+
+def _turn_state(turn: Any) -> str:
+    if turn.learned_tokens:
+        return f"{turn.learned_tokens} tokens learned"
+    return "input only, marked as not learned" if turn.marked else "read"
+
+
+def _tokenizer_and_template(loaded: Any, entries: Any) -> Any:
+    from workings.inputs.resolve import find_tokenizer, find_weights
+    from workings.models.chat import ChatTemplate
+
+    # Without the tensors of the weights, which may be gigabytes to download.
+    tokenizer = find_tokenizer(loaded, find_weights(loaded, tensors=False), entries)
+    return tokenizer, ChatTemplate.for_config(loaded.recipe.data.template, tokenizer, loaded.recipe.data.reasoning)
+
+
+data_app.command("sample", cls=Verb)(sample.sample_command)
+data_app.command("select", cls=Verb)(sample.select_command)
 
 
 @data_app.command("list", cls=Verb)

@@ -26,10 +26,10 @@ def doctor_command(
         "--whole", help="With --engines: the recipe's own model instead of a small one of its architecture.")] = False,
 ) -> None:
     """Examine this machine: real kernels, drivers, wheels, versions, space."""
-    # First, because the libraries may not work yet on a machine that needs setup.
+    # Before anything is imported that may not work on a machine without setup.
     if setup is not None:
         refuse_unread("with --setup", "--setup alone", "engines", "steps", "whole", "out")
-        _set_up()
+        _print_setup()
         return
     if engines:
         refuse_unread("with --engines", "--engines with --steps and --whole", "out")
@@ -50,12 +50,11 @@ def doctor_command(
 
 
 def parity_table(parity: "Parity") -> str:
-    """Format the comparison for the terminal."""
+    """The comparison of the engines as text for the terminal."""
     from workings.runs.parity import TOLERANCES
 
     lines = [f"parity     {parity.model}; {parity.steps} steps, jax and torch, float32: "
              + ("passed" if parity.passed else "FAILED")]
-    # The result's fields are named like their tolerances.
     for name, limit in TOLERANCES.items():
         value = getattr(parity, name)
         verdict = "" if value <= limit else "  <- too large"
@@ -64,7 +63,7 @@ def parity_table(parity: "Parity") -> str:
     return "\n".join(lines)
 
 
-def _set_up() -> None:
+def _print_setup() -> None:
     from workings.doctor.finding import Finding
     from workings.doctor.nvidia import read_driver
     from workings.doctor.setup_cuda import plan_setup
@@ -72,5 +71,5 @@ def _set_up() -> None:
     plan = plan_setup(read_driver())
     if isinstance(plan, Finding):
         answer({"problems": 1, "findings": [plan.to_json()]}, "\n".join(plan.lines()), 1)
-        return
-    answer(plan.to_json(), "\n".join(plan.lines()))
+    else:
+        answer(plan.to_json(), "\n".join(plan.lines()))

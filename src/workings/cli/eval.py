@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -74,26 +74,23 @@ def eval_command(
     if model is None:
         refuse_unread("without a model", "these with MODEL, which answers", "device", "temperature", "seed",
                       "batch_size", "max_new_tokens", *loading_options)
-    # Open it before naming the directory: it refuses what cannot be opened.
-    recorded = {} if model is None else as_recorded(
-        model, loading_options, f"workings eval {quote(model)} --template tokenizer --items ITEMS.jsonl --out DIR")
-    out = _unit_in_run(model, items, task) if out is None else out
+    recorded: dict[str, Any] = {}
+    if model is not None:
+        example = f"workings eval {quote(model)} --template tokenizer --items ITEMS.jsonl --out DIR"
+        recorded = as_recorded(model, loading_options, example)
+    out = out or _unit_in_run(model, items, task)
     settings = EvaluationSettings(
         temperature=temperature, samples=samples, aggregate=aggregate, seed=seed,
         rules=tuple(rule for rule in rules.split(",") if rule),
         # Precedence: command line, then the run's record, then defaults.
         **recorded | given_options(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form, scorer=scorer))
-    asked = None if task is None else TaskRequest(
-        name=task, limit=limit, few_shot=few_shot, metric=harness_metric, filter=harness_filter,
-        max_new_tokens=max_new_tokens, batch_size=settings.batch_size)
     where, group = device or AS_RECORDED, ALONE
-    if model is not None and not loading_options:
+    if model is not None and not loading_options:  # a sealed run
         group = processes_of(Path(model))
-    elif several := launched():
-        raise RequestError(f"workings eval cannot run in several processes ({several}) without a sealed run",
+    elif launched():
+        raise RequestError(f"workings eval cannot run in several processes ({launched()}) without a sealed run",
                            "a sealed run, whose model several processes can hold together",
                            "the same without the launcher")
-    # Filled by a callback, because the evaluation's result has no warnings.
     leaks: list[str] = []
 
     def warn(ids: list[str]) -> None:
@@ -101,65 +98,73 @@ def eval_command(
                      "they measure memorization")
         say(f"leak       {leaks[0]}")
 
-    # `_check_source` has refused a request without items or predictions.
-    file, completions = Path(str(items)), Path(str(predictions))
+    # `_check_source` has refused a request without these.
+    file, completions = cast(Path, items), cast(Path, predictions)
     try:
         with group:
-            if not group.is_coordinator:
-                follow_run(Path(str(model)), where, group)
-                return
             if model is None:
                 scorecard = evaluate_predictions(completions, read_prompts(file), out, settings=settings)
+            elif not group.is_coordinator:
+                follow_run(Path(model), where, group)
+                return
             else:
-                weights = weights_request(loading_options, device, settings.form)
-                opened: dict[str, Any] = {"weights": weights, "device": where, "on_trained_items": warn, "group": group}
-                scorecard = (evaluate_run(model, file, out, settings=settings, **opened) if asked is None else
-                             evaluate_task(model, asked, out, **opened))
-    # Scored answers are in the unfinished folder already: only those in progress are lost.
+                opened: dict[str, Any] = {"weights": weights_request(loading_options, device, settings.form),
+                                          "device": where, "on_trained_items": warn, "group": group}
+                if task is None:
+                    scorecard = evaluate_run(model, file, out, settings=settings, **opened)
+                else:
+                    request = TaskRequest(
+                        name=task, limit=limit, few_shot=few_shot, metric=harness_metric, filter=harness_filter,
+                        max_new_tokens=max_new_tokens, batch_size=settings.batch_size)
+                    scorecard = evaluate_task(model, request, out, **opened)
     except KeyboardInterrupt:
-        raise Interrupted("stopped; nothing was kept, because a task is scored at its end" if task is not None else
-                          f"stopped; what was scored is kept in {partial_unit_path(out)}; to resume, run the same "
-                          "command") from None
+        kept = f"what was scored is kept in {partial_unit_path(out)}; to resume, run the same command"
+        if task is not None:
+            kept = "nothing was kept, because a task is scored at its end"
+        raise Interrupted(f"stopped; {kept}") from None
     _answer(scorecard, out, leaks)
 
 
 def _answer(scorecard: "Scorecard", out: Path, leaks: list[str]) -> None:
     """Print the scorecard of the evaluation in ``out``, and its warnings."""
     from workings.evaluation.scorecard import scorecard_text
+    from workings.evaluation.statistics import bounds
     from workings.evaluation.unit import EvaluationRecord
     from workings.scoring.model_judge import judge_text
 
-    overall = scorecard.overall.to_json()
-    values = {"items": overall["n"], "accuracy": overall["mean"], "errors": overall["errors"], "out": str(out)}
-    # Without an interval its ends are objects with the reason: leave these keys out.
-    values |= {name: overall[name] for name in ("ci_low", "ci_high") if isinstance(overall[name], float | int)}
-    record = EvaluationRecord(out)
+    record, overall = EvaluationRecord(out), scorecard.overall
+    values: dict[str, Any] = {
+        "items": overall.n, "accuracy": overall.mean, "errors": overall.errors, "out": str(out),
+        **bounds(overall.interval, "ci"), **asdict(record.answer_counts)}
     warning = "; ".join(filter(None, (*leaks, record.warning)))
-    names = record.summary.get("names") if record.config["scorer"]["name"] == "answer" else None
-    note = f"\n{names['items']:,} of {overall['n']:,} items {names['why']}" if names else ""
-    values |= asdict(record.answer_counts) | ({"names": names} if names else {})
-    answer(values | ({"warning": warning} if warning else {}),
-           scorecard_text(scorecard, out, record.answer_counts.text(), warning, judge_text(record.config)) + note)
+    text = scorecard_text(scorecard, out, record.answer_counts.text(), warning, judge_text(record.config))
+    names = record.summary.get("names")
+    if names and record.config["scorer"]["name"] == "answer":
+        values["names"] = names
+        text += f"\n{names['items']:,} of {overall.n:,} items {names['why']}"
+    if warning:
+        values["warning"] = warning
+    answer(values, text)
 
 
 def _unit_in_run(model: str | None, items: Path | None, task: str | None) -> Path:
     """The default of --out: in the run, named after the items or the task."""
     from workings.runs.evaluate import free_unit
 
-    # The last part of a task's name: `sums` for `tasks/sums.yaml` and for `inspect:tasks.py@sums`.
-    named = items or (Path(task.rpartition("@")[2].rpartition(":")[2]) if task else None)
-    if model is None or named is None or not Path(model, MANIFEST).is_file():
+    if model is None or not Path(model, MANIFEST).is_file():
         raise RequestError("--out is missing", "a directory to make for the evaluation", "--out DIR")
+    # `sums` for the tasks `tasks/sums.yaml` and `inspect:tasks.py@sums`.
+    named = Path(items or str(task).rpartition("@")[2].rpartition(":")[2])
     return free_unit(Path(model), named.stem)
 
 
 def _check_source(model: str | None, predictions: Path | None, items: Path | None, task: str | None) -> None:
-    """Require exactly one thing to score, items unless a task has them, and only options that go with them."""
-    sources = [name for name, value in (("MODEL", model), ("--predictions", predictions)) if value is not None]
+    """Raise `RequestError` unless there is either a model or predictions, and either items or, for a model, a task."""
     example = f"workings eval {quote(model or 'RUN')} --items ITEMS.jsonl --out DIR"
-    if len(sources) != 1:
-        raise RequestError("MODEL and --predictions cannot be combined" if sources else "there is nothing to score",
-                           "one of the two", example)
+    if model is not None and predictions is not None:
+        raise RequestError("MODEL and --predictions cannot be combined", "one of the two", example)
+    if model is None and predictions is None:
+        raise RequestError("there is nothing to score", "MODEL or --predictions", example)
     if task is None:
         if items is None:
             raise RequestError("--items is missing", "the items to score", example)

@@ -41,15 +41,19 @@ def export_command(
         if not group.is_coordinator:
             follow_run(run, device, group)
             return
-        exported = export_run(run, out, device=device, gguf_type=(gguf_type or TYPES[0]) if file_format == GGUF else "",
-                              group=group)
-    carried = exported.carried_over
-    # Files next to the base weights are copied, or listed with the reason.
-    copied = (["copied files: nothing: " + carried["absent"]] if "absent" in carried else
-              [f"copied files: {', '.join(carried['files']) or 'nothing'} of {carried['from']}",
-               *(f"left there: {name}, because {why}" for name, why in carried.get("left", {}).items())])
-    to_open = (f"llama-cli -m {typed_path(out / GGUF_FILE)} --jinja" if file_format == GGUF else
-               f'AutoModelForCausalLM.from_pretrained("{out}")')
-    answer(exported.to_json(), "\n".join([
-        f"{exported.run} after step {exported.step}: {len(exported.files) + 1} files in {out}",
-        *copied, *(f"note: {note}" for note in exported.notes), f"to open: {to_open}"]))
+        if file_format == GGUF:
+            exported = export_run(run, out, device=device, gguf_type=gguf_type or TYPES[0], group=group)
+        else:
+            exported = export_run(run, out, device=device, group=group)
+    lines = [f"{exported.run} after step {exported.step}: {len(exported.files) + 1} files in {out}"]
+    carried = exported.carried_over  # files next to the base weights
+    if "absent" in carried:
+        lines.append(f"copied files: nothing: {carried['absent']}")
+    else:
+        lines.append(f"copied files: {', '.join(carried['files']) or 'nothing'} of {carried['from']}")
+        lines += [f"left there: {name}, because {why}" for name, why in carried.get("left", {}).items()]
+    to_open = f'AutoModelForCausalLM.from_pretrained("{out}")'
+    if file_format == GGUF:
+        to_open = f"llama-cli -m {typed_path(out / GGUF_FILE)} --jinja"
+    lines += [*(f"note: {note}" for note in exported.notes), f"to open: {to_open}"]
+    answer(exported.to_json(), "\n".join(lines))

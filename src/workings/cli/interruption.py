@@ -1,4 +1,4 @@
-"""Signals that end a verb: it cleans up, says in one sentence that it was stopped, and exits with 130."""
+"""Signals that stop a command: it cleans up, prints one sentence, and exits with code 130."""
 
 import signal
 import sys
@@ -15,11 +15,7 @@ pthread_kill = getattr(signal, "pthread_kill", None)
 
 
 def catch_signals() -> None:
-    """Let the first signal of `SIGNALS` raise `KeyboardInterrupt` with its name, as Ctrl-C does.
-
-    Schedulers and ``kill`` send SIGTERM, which ends a Python process without cleanup; so do SIGHUP, SIGQUIT and
-    SIGUSR1. While a run trains, `StopRequest` handles the first one.
-    """
+    """Let the first signal of `SIGNALS` raise `KeyboardInterrupt` with its name; Python does so for Ctrl-C only."""
     handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in handled:
         signal.signal(number, _interrupt)
@@ -27,13 +23,13 @@ def catch_signals() -> None:
 
 
 def interrupted(stop: KeyboardInterrupt) -> Interrupted:
-    """The error of an interrupted verb that cannot be resumed."""
+    """The error of an interrupted command that cannot be resumed."""
     return Interrupted(f"stopped by {str(stop) or 'Ctrl-C'}: nothing half-written remains; "
                        "run the same command to start again")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    # A further signal would interrupt the cleanup and end in a traceback.
+    # Ignore further signals, which would interrupt the cleanup.
     for signal_number in SIGNALS:
         signal.signal(signal_number, signal.SIG_IGN)
     leave_closed_terminal(number)
@@ -41,10 +37,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _interrupt_again(handled: Sequence[int], ignored: "sys.UnraisableHookArgs") -> None:
-    """Raises an interruption again that came while a finalizer or a callback ran, where Python drops it.
-
-    A timer raises it: raised here, it would be dropped as well.
-    """
+    """Send a signal again that raised `KeyboardInterrupt` in a finalizer or callback, where Python ignores it."""
     if isinstance(ignored.exc_value, OSError) and "ignored due to race condition" in str(ignored.exc_value):
         return  # a second signal arrived with the first, which stops the command
     if not isinstance(ignored.exc_value, KeyboardInterrupt):
@@ -54,6 +47,8 @@ def _interrupt_again(handled: Sequence[int], ignored: "sys.UnraisableHookArgs") 
         signal.signal(number, _interrupt)
     name = str(ignored.exc_value)
     number = signal.Signals[name] if name in signal.Signals.__members__ else signal.SIGINT
-    # Signal the main thread, which may be asleep; Windows has no such signals.
-    again = partial(pthread_kill, main_thread().ident, number) if pthread_kill else partial(interrupt_main, number)
+    if pthread_kill is None:  # Windows
+        again = partial(interrupt_main, number)
+    else:  # also wakes a main thread that sleeps
+        again = partial(pthread_kill, main_thread().ident, number)
     Timer(0.05, again).start()

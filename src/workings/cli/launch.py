@@ -68,7 +68,7 @@ def launch_command(
 
 def _write_notebook(recipe: str, overrides: Sequence[str], out: Path, *, user: str, on: str, wheel: Path | None,
                     smoke: bool) -> None:
-    """Write a notebook, its script twin and its settings, and the data set with this package's wheel."""
+    """Write a notebook and the data set with this package's wheel, each with its settings."""
     if not user:
         raise RequestError("--for kaggle needs --user", "your name on Kaggle", "--user NAME")
     from workings.publish.kaggle import write_kaggle

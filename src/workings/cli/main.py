@@ -1,4 +1,4 @@
-"""`workings`: the command line. A command imports what it needs when it is called."""
+"""The command line: `workings` and its commands, each in a module of `workings.cli`."""
 
 import sys
 from collections.abc import Iterator
@@ -22,17 +22,17 @@ from workings.record.progress import report_progress_to
 from workings.record.storage import is_of_the_disk, storage_error
 
 TYPED = "workings.typed"
-"""Key of the typed words in the context."""
+"""Key in Typer's context of the words that were typed after the program's name."""
 HELP = "Train models that show their workings, and show yours: plan, train, evaluate and prove fine-tuning runs."
 
 
 @contextmanager
 def clear_errors(program: Any, typed: tuple[str, ...]) -> Iterator[None]:
-    """Raises usage errors and interruptions as errors with a message: Typer would exit with a bare "Aborted!"."""
+    """Raise usage errors and interruptions as a `WorkingsError` with a message."""
     try:
         yield
     except USAGE_ERROR as wrong:
-        # Not a mistake: a group without a command prints its help.
+        # A group without a command prints its help.
         if type(wrong).__name__ == "NoArgsIsHelpError":
             raise
         raise request_error(wrong, program, typed) from None
@@ -41,10 +41,10 @@ def clear_errors(program: Any, typed: tuple[str, ...]) -> Iterator[None]:
 
 
 class CommandGroup(typer.core.TyperGroup):
-    """The commands by groups, with clear errors."""
+    """The commands in the groups of `COMMAND_GROUPS`, with clear errors."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Parse the command line; keep all its words for messages."""
+        """Parse the command line, and keep its words for messages."""
         typed = tuple(args)
         with clear_errors(self, typed):
             context = super().make_context(info_name, args, parent, **extra)
@@ -61,12 +61,12 @@ class CommandGroup(typer.core.TyperGroup):
         return [*chain.from_iterable(COMMAND_GROUPS.values())]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Print a heading for each group, and for each command its whole sentence."""
+        """Print a heading for each group, and the whole first sentence of each command."""
         width = max(map(len, self.commands))
-        for heading, commands in COMMAND_GROUPS.items():
+        for heading, names in COMMAND_GROUPS.items():
+            rows = [(name.ljust(width), str(self.commands[name].get_short_help_str(limit=1000))) for name in names]
             with formatter.section(heading):
-                formatter.write_dl([(command.ljust(width), str(self.commands[command].get_short_help_str(limit=1000)))
-                                    for command in commands])
+                formatter.write_dl(rows)
 
 
 app = typer.Typer(
@@ -76,7 +76,6 @@ app = typer.Typer(
 
 def _version(is_requested: bool) -> None:
     if is_requested:
-        # Only on demand: finding a distribution's metadata searches the whole path.
         from importlib.metadata import version
 
         typer.echo(f"workings {version('workings')}")
@@ -90,7 +89,7 @@ def root_options(
         "--version", callback=_version, is_eager=True, help="Print the version and exit.")] = False,
 ) -> None:
     """What holds for every command."""
-    # All processes of a launcher would write the same folder.
+    # The processes of a launcher would write the same files.
     several = launched()
     if several and context.invoked_subcommand not in ("train", "eval", "export"):
         raise RequestError(f"workings {context.invoked_subcommand} cannot run in several processes ({several})",
@@ -99,28 +98,25 @@ def root_options(
     context.with_resource(report_progress_to(WaitingLine()))
 
 
-# Each is a function `NAME_command`, or several as `NAME_app`, in the module of its name.
+# The module of a command has a function `NAME_command`, or for a group of commands a Typer `NAME_app`.
 for _name in chain.from_iterable(COMMAND_GROUPS.values()):
     _module = import_module(f"workings.cli.{_name}")
     if hasattr(_module, f"{_name}_app"):
         app.add_typer(getattr(_module, f"{_name}_app"), name=_name)
     else:
-        app.command(_name, cls=Plain if _name in ("ui", "serve", "mcp") else Verb)(getattr(_module, f"{_name}_command"))
+        _class = Plain if _name in ("ui", "serve", "mcp") else Verb
+        app.command(_name, cls=_class)(getattr(_module, f"{_name}_command"))
 
 
 def main() -> None:
-    """Run a command; errors raised on purpose become a message and an exit code."""
+    """Run a command; print the message of a `WorkingsError`, and exit with its code."""
     try:
-        try:
-            Path.cwd()
-        except FileNotFoundError:
-            raise RequestError("the working folder was deleted", "a folder that exists",
-                               "cd to another folder and run the command again") from None
+        _require_working_folder()
         app()
         return
     except WorkingsError as failure:
         error: WorkingsError = failure
-    except PermissionError as denied:  # commands that know more raise their own error
+    except PermissionError as denied:
         error = RequestError(f"permission is denied for {denied.filename or denied}",
                              "a path that this user may read and write", "another path, or chmod")
     except OSError as failure:
@@ -129,3 +125,11 @@ def main() -> None:
         error = storage_error(failure, failure.filename or "a file", "use")
     say_failure(error, sys.argv[1:])
     sys.exit(error.exit_code)
+
+
+def _require_working_folder() -> None:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise RequestError("the working folder was deleted", "a folder that exists",
+                           "cd to another folder and run the command again") from None

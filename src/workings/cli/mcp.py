@@ -18,18 +18,18 @@ from workings.record.digest import json_digest
 from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, METRICS, partial_path
 
 MANIFEST_FIELDS = ("completed_steps", "planned_steps", "parameters", "training_seconds", "supervised_tokens")
-TOOLS = ("plan", "train", "read_record", "verify", "list_runs")
+"""Numbers of the manifest that an agent is told."""
 
 
 @dataclass(kw_only=True)
 class AgentTools:
-    """The tools over one folder, in which runs are written and read. Errors are texts: given, expected, try."""
+    """The tools of an agent. They write and read runs in one folder."""
 
     folder: Path
     _plans: dict[str, tuple[str, tuple[str, ...], str]] = field(default_factory=dict)
-    """Token -> recipe, overrides, digest of the resolved recipe."""
+    """Token -> recipe, overrides, and digest of the resolved recipe."""
     _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    """Name of a run started here -> its process."""
+    """Name of a run that was started here -> its process."""
 
     def plan(self, recipe: str, overrides: Sequence[str] = (), on: str = "cpu") -> dict[str, Any]:
         """Say whether a run fits and how long it takes; returns the token that `train` needs.
@@ -83,12 +83,12 @@ class AgentTools:
                 for line in jsonl.read(partial / METRICS)[0][-1:] for key in ("step", "loss")]}
         run = RunRecord.open(out)
         numbers = [_number(f"{name}/{MANIFEST}", key, getattr(run.manifest, key)) for key in MANIFEST_FIELDS]
-        numbers += [_number(f"{name}/{METRICS}", f"line {line['step']}, {key}", line[key])
-                    for line in run.metrics()[-1:] for key in ("loss", "evaluation_loss", "held_out_score")
-                    if key in line]
-        numbers += [_number(f"{name}/eval/{unit}/{EVALUATION_SUMMARY}", key, value)
-                    for unit, summary in run.evaluations().items() for key, value in leaves(summary)
-                    if isinstance(value, int | float) and not isinstance(value, bool)]
+        for line in run.metrics()[-1:]:
+            numbers += [_number(f"{name}/{METRICS}", f"line {line['step']}, {key}", line[key])
+                        for key in ("loss", "evaluation_loss", "held_out_score") if key in line]
+        for unit, summary in run.evaluations().items():
+            numbers += [_number(f"{name}/eval/{unit}/{EVALUATION_SUMMARY}", key, value)
+                        for key, value in leaves(summary) if type(value) in (int, float)]
         return {"run": name, "state": run.status, "reason": run.manifest.status_reason, "root": run.root,
                 "process": self._process(name), "numbers": numbers}
 
@@ -109,7 +109,7 @@ class AgentTools:
         return "running" if code is None else f"ended with {code}; its output is in {name}.log"
 
     def _path(self, name: str) -> Path:
-        # A name, not a path: an agent works below the folder only.
+        # Not a path, so that an agent stays below the folder.
         if not name or Path(name).name != name or name.startswith("."):
             raise RequestError(f"name: {name!r} is not the name of a folder",
                                "the name of a run directory, without slashes", "name=first")
@@ -135,19 +135,17 @@ def mcp_command(
 
 
 def make_server(folder: Path) -> Any:
-    """The server over a folder, which is made. Raises `RequestError` if the package is not installed."""
+    """The server over a folder, which is created. Raises `RequestError` if the package mcp is not installed."""
     try:
         from mcp.server import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError
-    # An extra: only machines with an agent need it.
     except ModuleNotFoundError as error:
-        raise RequestError(f"workings mcp needs {error.name}", "the package mcp",
-                           pip_install("mcp")) from error
+        raise RequestError(f"workings mcp needs {error.name}", "the package mcp", pip_install("mcp")) from error
 
     folder.mkdir(parents=True, exist_ok=True)
     tools, server = AgentTools(folder=folder.resolve()), MCPServer("workings")
 
-    def told(tool: Callable[..., Any]) -> Callable[..., Any]:
+    def with_tool_errors(tool: Callable[..., Any]) -> Callable[..., Any]:
         # The server hides the text of any other exception.
         @wraps(tool)
         def call(*args: Any, **named: Any) -> Any:
@@ -157,6 +155,6 @@ def make_server(folder: Path) -> Any:
                 raise ToolError(str(error)) from error
         return call
 
-    for name in TOOLS:
-        server.tool()(told(getattr(tools, name)))
+    for tool in (tools.plan, tools.train, tools.read_record, tools.verify, tools.list_runs):
+        server.tool()(with_tool_errors(tool))
     return server

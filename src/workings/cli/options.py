@@ -40,7 +40,7 @@ class Plain(typer.core.TyperCommand):
     """A command without `--json`."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it; remember which options were typed, for `refuse_unread`."""
+        """Run the command, and remember which options were typed for `refuse_unread`."""
         _TYPED.set(frozenset(name for name in ctx.params if ctx.get_parameter_source(name).name == "COMMANDLINE"))
         return super().invoke(ctx)
 
@@ -53,16 +53,19 @@ JsonFlag = Annotated[bool, typer.Option("--json", callback=_set_json, expose_val
                                         help="Print one JSON object as the last line of standard output.")]
 
 
-@(_with_json := typer.Typer(add_completion=False)).command()
+_app_with_json = typer.Typer(add_completion=False)
+
+
+@_app_with_json.command()
 def _has_json(as_json: JsonFlag = False) -> None:
-    """Makes the option, whose own constructor differs between versions of Typer."""
+    """Exists for its option only, whose class differs between versions of Typer."""
 
 
-JSON_OPTION: Any = typer.main.get_command(_with_json).params[0]
+JSON_OPTION: Any = typer.main.get_command(_app_with_json).params[0]
 
 
 class Verb(Plain):
-    """A command with `--json`, which gives its answer by `workings.cli.output.answer`."""
+    """A command with `--json`; it prints its result with `workings.cli.output.answer`."""
 
     def __init__(self, name: str | None, **attributes: Any) -> None:
         super().__init__(name, **attributes)
@@ -75,17 +78,17 @@ def given_options(**options: Any) -> dict[str, Any]:
 
 
 def refuse_unread(situation: str, expected: str, *names: str) -> None:
-    """Raise `RequestError` for options (parameters' ``names``) that were typed and have no effect in a situation.
+    """Raise `RequestError` if one of the options was typed. ``names`` are those of the command's parameters.
 
-    ``situation`` is the rest of the command, such as ``without --hold-out``; ``expected`` when they have an effect.
+    ``situation`` says where the options have no effect (`without --hold-out`), ``expected`` where they have one.
     """
-    if unread := [f"--{name.replace('_', '-')}" for name in names if name in _TYPED.get()]:
-        raise RequestError(f"{' and '.join(unread)} cannot be used {situation}", expected,
-                           f"leave {' and '.join(unread)} out")
+    unread = " and ".join(f"--{name.replace('_', '-')}" for name in names if name in _TYPED.get())
+    if unread:
+        raise RequestError(f"{unread} cannot be used {situation}", expected, f"leave {unread} out")
 
 
 def weights_request(loading_options: Mapping[str, Any], device: str | None, form: str) -> "WeightsRequest | None":
-    """Request to open plain weights, whose answers have this ``form``; None for a run, which takes no such options."""
+    """How to open plain weights whose answers have this ``form``. None without ``loading_options``: for a run."""
     from workings.runs.open_model import WeightsRequest
 
     if not loading_options:
@@ -96,10 +99,10 @@ def weights_request(loading_options: Mapping[str, Any], device: str | None, form
 
 def as_recorded(model: str, loading_options: Mapping[str, Any], example: str, *,
                 decoding: tuple[str, ...] = ("max_new_tokens", "batch_size", "scorer")) -> dict[str, Any]:
-    """Settings of the run's own evaluation, so that both stay comparable unless options differ.
+    """The settings that a sealed run was evaluated with; new results with the same settings are comparable.
 
-    Plain weights have no recipe: ``loading_options`` say how to open them, and the answer is empty. A sealed run takes
-    no such options. Raises `RequestError` otherwise, with an ``example`` of what to type.
+    Empty for plain weights, which need ``loading_options``. Raises `RequestError` for a run with such options, and for
+    weights without, with an ``example`` of what to type.
     """
     from workings.record.reader import RunRecord
 

@@ -1,4 +1,4 @@
-"""Output of all commands: answers on standard output, everything else on standard error, errors without traceback."""
+"""Output of all commands: results on standard output, everything else on standard error."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def program() -> str:
 
 
 def as_typed(text: str) -> str:
-    """A text with commands (`workings train …`) that work when copied, even if the program is not on the PATH."""
+    """The text with `workings` replaced by the program's path in commands such as `workings train`, if necessary."""
     name = program()
     if name == "workings":
         return text
@@ -57,9 +57,10 @@ def say_failure(error: WorkingsError, typed: Sequence[str]) -> None:
     """Print an error for humans, and with ``--json`` in ``typed`` also as a line of JSON."""
     say(str(error))
     if "--json" in typed:
-        parts = ({"given": error.given, "expected": error.expected, "try": error.try_next}
-                 if isinstance(error, RequestError) else {})
-        print_json({"error": {"message": str(error), "exit_code": error.exit_code, **parts}})
+        values: dict[str, Any] = {"message": str(error), "exit_code": error.exit_code}
+        if isinstance(error, RequestError):
+            values |= {"given": error.given, "expected": error.expected, "try": error.try_next}
+        print_json({"error": values})
 
 
 def say_sizes(files: Mapping[str, int], more: str = "") -> None:
@@ -76,10 +77,7 @@ def print_json(values: Mapping[str, Any]) -> None:
 
 
 def answer(values: Mapping[str, Any], text: str, code: int = 0) -> None:
-    """The command's answer on standard output: a line of JSON for tools, or a text for humans; then its exit code.
-
-    Nothing after a call with a code is run.
-    """
+    """Print the result, as a line of JSON or as text; ends the command if its exit ``code`` is not 0."""
     if AS_JSON.get():
         print_json(values)
     elif text:

@@ -25,16 +25,14 @@ def pack_command(
     from workings.publish.pack import Packed, pack
     from workings.record.progress import slow_operation
 
-    def show(planned: Packed) -> None:
+    def show(planned: Packed) -> None:  # called before anything is written
         say(f"this will be published in {planned.out}:")
         say_sizes(dict(planned.entries))
         if planned.by_digest:
             say("and this by digest, not in the zip:")
             say_sizes(dict(planned.by_digest))
 
-    # Resolved, because `.` has no name.
-    out = Path(f"{runs[0].resolve().name}.zip") if out is None else out
-    # `show` is called before anything is written, so that one can still stop.
+    out = out or Path(f"{runs[0].resolve().name}.zip")  # resolved, because `.` has no name
     with slow_operation(f"packing {out}"):
         done = pack(runs, out, weights=weights, show=show)
     values = {"out": str(out), "page": str(done.page), "root": done.root,

@@ -1,4 +1,4 @@
-"""`workings plan`: does a recipe fit machines that are not here."""
+"""`workings plan`: does a recipe fit a machine, which need not be here?"""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from workings.planning.plan import Plan
 
 MIN_PART_BYTES_SHOWN = 2**20 // 20
-"""Smallest part in bytes with its own line: a smaller one would print as 0.0 MiB."""
+"""Smallest part with its own line, in bytes; a smaller one would be printed as 0.0 MiB."""
 
 
 def plan_command(
@@ -33,10 +33,9 @@ def plan_command(
     from workings.hardware.catalog import find_target
     from workings.runs.plan import estimate_memory, parse_duration, plan, with_deadline
 
-    # Resolve aliases, so that one machine under two names is planned once; a dict keeps the order.
-    names = list(dict.fromkeys(find_target(name).name for words in on for name in words.split(",") if name.strip()))
+    typed_names = [name for words in on for name in words.split(",") if name.strip()]
+    names = list(dict.fromkeys(find_target(name).name for name in typed_names))  # without repetitions
     loaded = load_recipe(recipe, overrides or ())
-    # Check options before planning, which may compile for minutes.
     if not names:
         raise RequestError("--on names no target", "a target of the catalog", "--on v5e-8")
     if formula:
@@ -45,10 +44,11 @@ def plan_command(
         answer({"estimates": [estimate.to_json() for estimate in estimates]},
                "\n".join(estimate.sentence for estimate in estimates))
         return
-    seconds = parse_duration(deadline) if deadline else 0.0
-    plans = [with_deadline(planned, seconds) if deadline else planned
-             for planned in (plan(loaded, name, nearest=nearest) for name in names)]
-    fits = all(estimate.verdict.fits for estimate in plans)
+    seconds = parse_duration(deadline) if deadline else None  # before planning, which may compile for minutes
+    plans = [plan(loaded, name, nearest=nearest) for name in names]
+    if seconds is not None:
+        plans = [with_deadline(planned, seconds) for planned in plans]
+    fits = all(planned.verdict.fits for planned in plans)
     if len(plans) == 1:
         answer(plans[0].to_json(), table(plans[0], recipe), not fits)
     else:
@@ -56,7 +56,7 @@ def plan_command(
 
 
 def table(plan: "Plan", recipe: str) -> str:
-    """The plan for humans."""
+    """The plan as text for the terminal."""
     lines = [
         f"plan       {plan.recipe} on {plan.target}: {plan.verdict.reasons[0]}",
         f"mesh       {plan.mesh.sizes()}; {plan.batch.accumulation} x {plan.batch.rows} x {plan.batch.positions} "
@@ -71,17 +71,16 @@ def table(plan: "Plan", recipe: str) -> str:
         "versions   " + ", ".join(f"{name} {version}" for name, version in sorted(plan.verdict.versions.items())),
     ]
     if plan.nearest is not None:
-        # Quoted for a shell, so that the line can be copied.
-        lines.append(f"try        {program()} plan {recipe} --on {plan.target} " + " ".join(
-            f"'{word}'" if " " in word else word for word in plan.nearest.overrides))
+        words = [f"'{word}'" if " " in word else word for word in plan.nearest.overrides]
+        lines.append(f"try        {program()} plan {recipe} --on {plan.target} {' '.join(words)}")
     return "\n".join(lines)
 
 
 def time_lines(plan: "Plan") -> list[str]:
     """Lines about the run's duration and the disk space of its checkpoints."""
-    if plan.time is None:
-        return []
     time = plan.time
+    if time is None:
+        return []
     lines = []
     if time.rollouts:
         lines.append(f"{about(time.rollout_sampling_seconds)} to sample a rollout, {duration(time.rollout_seconds)} of "
@@ -90,23 +89,24 @@ def time_lines(plan: "Plan") -> list[str]:
         lines.append(f"at most {duration(time.reference_seconds)} for the reference to score all pairs once")
     if time.teacher_seconds:
         lines.append(f"{duration(time.teacher_seconds)} for the teacher")
-    size, one = gib(time.checkpoint_bytes), time.checkpoints == 1
-    return [
-        *lines, f"{about(time.step_seconds)} per step, {about(time.seconds)} for {time.steps} steps, "
-        f"{time.checkpoints} checkpoint{'' if one else 's'} and evaluation "
-        f"(not counted: {'; '.join(time.not_counted)})",
-        f"one checkpoint, after the last step, of {size}" if one else
-        f"checkpoints of {size}, {about(time.checkpoint_every_seconds)} apart; "
-        f"{gib(time.disk_bytes)} of disk for {time.checkpoints_on_disk}, the one being written included"]
+    plural = "" if time.checkpoints == 1 else "s"
+    lines.append(f"{about(time.step_seconds)} per step, {about(time.seconds)} for {time.steps} steps, "
+                 f"{time.checkpoints} checkpoint{plural} and evaluation (not counted: {'; '.join(time.not_counted)})")
+    size = gib(time.checkpoint_bytes)
+    if time.checkpoints == 1:
+        return [*lines, f"one checkpoint, after the last step, of {size}"]
+    return [*lines, f"checkpoints of {size}, {about(time.checkpoint_every_seconds)} apart; {gib(time.disk_bytes)} of "
+            f"disk for {time.checkpoints_on_disk}, the one being written included"]
 
 
 def comparison(plans: list["Plan"]) -> str:
-    """Several targets side by side."""
+    """A table of several targets."""
     rows = [("target", "fits", "peak", "limit", "decided by", "source", "run", "nearest plan that fits")]
     for plan in plans:
         verdict = plan.verdict
-        rows.append((plan.target, "marginal" if verdict.marginal else "yes" if verdict.fits else "no",
-                     gib(verdict.peak_bytes), gib(verdict.limit_bytes), plan.program, verdict.source,
+        fits = "yes" if verdict.fits else "no"
+        rows.append((plan.target, "marginal" if verdict.marginal else fits, gib(verdict.peak_bytes),
+                     gib(verdict.limit_bytes), plan.program, verdict.source,
                      duration(plan.time.seconds) if plan.time else "-",
                      " ".join(plan.nearest.overrides) if plan.nearest else ""))
     return "\n".join(table_lines(rows, rest="<"))

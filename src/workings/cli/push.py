@@ -29,7 +29,7 @@ def push_command(
     from workings.publish.push import PushRequest, prepare, upload
 
     request = PushRequest(repo=repo, run=run, licence=licence, accept_terms=accept_terms, private=private)
-    # Next to the run or the model, because the system's temporary folder may be small or in memory.
+    # Not in the system's temporary folder, which may be small or in memory.
     with tempfile.TemporaryDirectory(prefix=".push-", dir=model.absolute().parent) as folder:
         push = prepare(model, request, Path(folder))
         say(f"for {repo}{' (private)' if private else ''}, replacing files of the same names:")
@@ -40,7 +40,7 @@ def push_command(
         else:
             say("record.zip holds no question, answer or completion; training data appear as digests only")
         say("README.md, the model card:")
-        # Not `say`, which would rewrite commands for this machine.
+        # Not by `say`, which would change commands in it.
         typer.echo(push.card, err=True)
         address = upload(push) if yes else ""
     answer({**push.to_json(), "uploaded": yes, "address": address}, (

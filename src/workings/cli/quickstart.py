@@ -33,17 +33,18 @@ def quickstart_command(
 
     out = out or run_directory("quickstart")
     reason = "" if tiny else real.why_not_here()
-    if rewards and (tiny or reason):
+    needs_tiny = tiny or reason != ""
+    if rewards and needs_tiny:
         raise RequestError(f"--rewards needs the real model: {reason or '--tiny trains another one'}",
                            "SmolLM2-135M, or the tiny quickstart without rewards", "workings quickstart --tiny")
     if reason:
         say(f"the tiny model is trained in place of SmolLM2-135M: {reason}")
     words = overrides or []
     try:
-        if tiny or reason:
+        if needs_tiny:
             result: Any = tiny_model.tiny_quickstart(out, words, seed=seed, say=say)
         elif rewards:
-            # Passed as an argument, because `runs` may not import `publish`.
+            # `export` is an argument, because `runs` must not import `publish`.
             result = real.rewards_quickstart(out, words, export=export_run, seed=seed, say=say)
         else:
             result = real.real_quickstart(out, words, seed=seed, say=say)

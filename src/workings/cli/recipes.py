@@ -1,4 +1,4 @@
-"""`workings recipes`: what ships with the package."""
+"""`workings recipes`: list, show and copy the recipes that ship with the package."""
 
 import json
 from pathlib import Path
@@ -48,13 +48,12 @@ def copy_command(
     """Copy a shipped recipe to a file."""
     text = _find(name)
     try:
-        # "x" tests and creates in one call, without a race.
         with target.open("x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise RequestError(f"{target} already exists" if isinstance(error, FileExistsError) else
-                           f"{target} cannot be written: {error.strerror}", "a file that does not exist yet, in a "
-                           "folder that can be written", "another name or folder") from None
+        problem = "already exists" if isinstance(error, FileExistsError) else f"cannot be written: {error.strerror}"
+        raise RequestError(f"{target} {problem}", "a file that does not exist yet, in a folder that can be written",
+                           "another name or folder") from None
     answer({"written": str(target)}, f"written: {target}")
 
 

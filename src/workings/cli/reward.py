@@ -33,7 +33,6 @@ def check_command(
     """
     from workings.runs.reward_check import check_rewards
 
-    # Around everything: each part alone may be too short to be reported.
     with slow_operation("trying the rewards"):
         report = check_rewards(recipe, overrides or (), prompts=prompts, model=not no_model)
     answer(report.to_json(), page(report), bool(report.refusals))
@@ -61,23 +60,23 @@ def judge_command(
 
 
 def page(check: "RewardCheck") -> str:
-    """Format the check: a line for each probe, the model's samples, and the verdict."""
+    """The check as text: a row for each probe and the model's samples, and the verdict."""
     values = check.to_json()
     samples, count = values.get("samples"), values["prompts"]
     rows = [["", "reward", "right", "beats", *check.rewards]]
     rows += [_row(name, probe, percent(probe["share_beaten"], 0)) for name, probe in values["probes"].items()]
     rows.append(_row("(the correct answer)", values["right_answer"], ""))
-    beaten = [f"{count} prompts; beats: share of them where the probe earns more than the correct answer"]
+    lines = [f"{count} prompts; beats: share of them where the probe earns more than the correct answer"]
     if samples:
         rows.append(_row("(the model's samples)", samples, ""))
-        beaten = [f"{count} prompts; beats: share of them where the probe earns more than the median of the model's "
-                  # Equally many for each prompt, so the division is exact.
-                  f"{samples['count'] // count} samples, which is {samples['median']:.2f} on average",
-                  f"groups without spread {percent(samples['groups_without_spread'], 0)}; "
-                  f"cut off {percent(samples['truncated'], 0)}; "
-                  f"{samples['tokens']:.0f} of {samples['max_new_tokens']} tokens on average"]
-    refused = [f"refused: {text}" for text in values["refusals"]] or ["no probe earns what it should not"]
-    return "\n".join([*table_lines(rows), "", *beaten, *(f"warning: {text}" for text in values["warnings"]), *refused])
+        lines = [f"{count} prompts; beats: share of them where the probe earns more than the median of the model's "
+                 f"{samples['count'] // count} samples, which is {samples['median']:.2f} on average",
+                 f"groups without spread {percent(samples['groups_without_spread'], 0)}; "
+                 f"cut off {percent(samples['truncated'], 0)}; "
+                 f"{samples['tokens']:.0f} of {samples['max_new_tokens']} tokens on average"]
+    lines += [f"warning: {text}" for text in values["warnings"]]
+    lines += [f"refused: {text}" for text in values["refusals"]] or ["no probe earns what it should not"]
+    return "\n".join([*table_lines(rows), "", *lines])
 
 
 def _row(name: str, earned: Mapping[str, Any], beats: str) -> list[str]:

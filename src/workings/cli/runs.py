@@ -47,13 +47,13 @@ def sign_command(
     if run is None or key is None:
         raise RequestError("RUN is missing" if run is None else "--key is missing",
                            "a sealed run and the private key that signs it",
-                           f"workings runs sign {'runs/NAME' if run is None else quote(str(run))} "
-                           f"--key {key or 'KEY.pem'}; workings runs sign --new-key KEY.pem makes a key")
+                           f"workings runs sign {quote(str(run or 'runs/NAME'))} --key {key or 'KEY.pem'}; "
+                           "workings runs sign --new-key KEY.pem makes a key")
     signed = sign_run(run, key)
     values = {"key_id": signed.key_id, "path": str(signed.path), "subjects": list(signed.subjects),
               "existed": signed.existed}
-    answer(values, f"{'was signed before' if signed.existed else 'signed'} by key {signed.key_id}: "
-           f"{', '.join(signed.subjects)}\n{signed.path}\n"
+    verb = "was signed before" if signed.existed else "signed"
+    answer(values, f"{verb} by key {signed.key_id}: {', '.join(signed.subjects)}\n{signed.path}\n"
            f"to check: workings verify {quote(str(run))} --key {quote(f'{key}.pub')}")
 
 
@@ -75,9 +75,11 @@ def list_command(
     runs = Folder(folder.resolve())
     rows = run_rows(runs, {}, runs.phases())
     heading, *table = table_lines([["run", "state", "steps", "loss", "accuracy", ""], *map(_cells, rows)], rest="<")
-    lines = [line for row, cells in zip(rows, table, strict=True) for line in (cells, *_resume_lines(row, runs))]
+    lines = [heading]
+    for row, row_text in zip(rows, table, strict=True):
+        lines += [row_text, *_resume_lines(row, runs)]
     values = [row.model_dump(exclude_defaults=True) | {"name": row.name} for row in rows]
-    answer({"runs": values}, "\n".join([heading, *lines]) if rows else f"no runs in {folder}")
+    answer({"runs": values}, "\n".join(lines) if rows else f"no runs in {folder}")
 
 
 def _cells(row: "RunRow") -> list[str]:

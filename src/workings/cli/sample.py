@@ -1,4 +1,4 @@
-"""`workings data sample` and `select`: sample completions of prompts, and keep those that are worth learning from."""
+"""`workings data sample` and `select`: sample completions of prompts, and keep those that a model should learn."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -80,14 +80,11 @@ def sample_command(
         settings=settings, pairs=_pair_rule(pairs, most_pairs),
         selection=Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most_per_prompt))
     _check_prompts_out(prompts_out)
-    # Before opening a model, because a bad line is found at once.
     items = read_prompts(prompts)
     weights = weights_request(loading_options, device, settings.form)
     try:
         unit = sample_run(model, items, out, request=request, weights=weights, **given_options(device=device),
-                          # Without --batch-size, the largest batch that fits is planned and printed.
                           say_planned_batch=say if batch_size is None else None)
-    # Finished samples are in the unfinished folder already: only those in progress are lost.
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; what was drawn is kept in {partial_unit_path(out)}: the same command goes "
                           "on") from None
@@ -104,7 +101,7 @@ def _pair_rule(pairs: str | None, most_pairs: int) -> "PairRule | None":
 
 
 def _check_prompts_out(prompts_out: Path | None) -> None:
-    """Raise `RequestError` if the file exists or its folder does not: before sampling, which may take hours."""
+    """Raise `RequestError` if the file cannot be made: before sampling, which may take hours."""
     if prompts_out is None:
         return
     expected, example = "a file that does not exist yet, in a folder that does", "--prompts-out another name"
@@ -125,9 +122,12 @@ def _write_prompts_and_print(unit: "SampleUnit", with_pairs: bool, prompts_out: 
     lines = [f"{counts.prompts} prompts: {counts.never} never solved, {counts.sometimes} sometimes, "
              f"{counts.always} always",
              f"{counts.kept} of {counts.samples} samples kept, of {counts.with_kept} prompts: {unit.path / KEPT}"]
-    lines += [f"left out: {left_out}"] if left_out else []
-    lines += [f"{counts.sometimes} prompts that were solved sometimes: {prompts_out}"] if prompts_out else []
-    lines += [f"{len(unit.pairs)} preference pairs: {unit.path / PAIRS}"] if with_pairs else []
+    if left_out:
+        lines.append(f"left out: {left_out}")
+    if prompts_out:
+        lines.append(f"{counts.sometimes} prompts that were solved sometimes: {prompts_out}")
+    if with_pairs:
+        lines.append(f"{len(unit.pairs)} preference pairs: {unit.path / PAIRS}")
     if not counts.kept:
         lines.append("nothing was kept: these prompts are too hard for this model, or it answers in another form")
     answer({"out": str(unit.path), "root": unit.root, **asdict(counts), "pairs": len(unit.pairs)},

@@ -34,19 +34,19 @@ def serve_command(
     try:
         from workings.serving.server import make_server
         from workings.ui.loopback import HOST, listen
-    # An extra, because training machines need no web server.
     except ModuleNotFoundError as error:
         raise RequestError(f"workings serve needs {error.name}", "the libraries of the page",
                            pip_install("ui")) from error
     from workings.runs.open_model import AS_RECORDED, open_model
 
     loading_options = given_options(template=template, engine=engine, precision=precision, tokenizer=tokenizer)
-    # Called only to refuse a model that cannot be opened.
+    # For its errors only.
     as_recorded(model, loading_options, f"workings serve {model} --template tokenizer")
-    with listen(port) as listener:  # before loading the model, which takes longer than finding the port taken
+    with listen(port) as listener:  # before loading the model, which takes longer
         weights = weights_request(loading_options, device, "any")
         session = open_model(model, weights, device or AS_RECORDED).session
-        name, token = Path(model).resolve().name, os.environ.get(TOKEN) or secrets.token_urlsafe(24)
+        name = Path(model).resolve().name
+        token = os.environ.get(TOKEN) or secrets.token_urlsafe(24)
         url = f"http://{HOST}:{listener.getsockname()[1]}/v1"
         say(f"{name} answers at {url}; stop it with Ctrl-C\n"
             f"  export OPENAI_BASE_URL={url} OPENAI_API_KEY={token}\n"

@@ -40,9 +40,11 @@ def train_command(
     from workings.runs.train_and_evaluate import train_and_evaluate
 
     listeners = RunListeners(track or (), say)
-    small = smoke_steps or STEPS * smoke
-    loaded = (load_to_resume(recipe, overrides or (), out, say) if resume and out is not None
-              else load_recipe(recipe, overrides or ()))
+    smoke_steps = smoke_steps or (STEPS if smoke else 0)
+    if resume and out is not None:
+        loaded = load_to_resume(recipe, overrides or (), out, say)
+    else:
+        loaded = load_recipe(recipe, overrides or ())
     if auto_resume:
         if out is None:
             raise RequestError("--auto-resume needs --out", "the run to start or to resume", "--out runs/my-run")
@@ -51,43 +53,46 @@ def train_command(
             answer({"status": "complete", "run": str(out)}, f"{out} is complete and evaluated: nothing is left to do")
             return
         resume = left == "resume"
-    run_path = out or run_directory(loaded.recipe.name + "-smoke" * bool(small), resume=resume)
+    name = f"{loaded.recipe.name}-smoke" if smoke_steps else loaded.recipe.name
+    run_path = out or run_directory(name, resume=resume)
     try:
-        result = train_and_evaluate(loaded, run_path, resume=resume, smoke=small, force=force, listeners=listeners)
+        result = train_and_evaluate(loaded, run_path, resume=resume, smoke=smoke_steps, force=force,
+                                    listeners=listeners)
     except KeyboardInterrupt as stop:
         raise Interrupted(cut_short_message(run_path, str(stop) or "Ctrl-C")) from None
-    # Not a bug: the refusing plan is the answer, with its own exit code.
-    except DoesNotFit as refused:
-        say(str(refused))
-        answer(refused.answer, "", refused.exit_code)
+    except DoesNotFit as refusal:  # the plan that refuses the run is the command's answer
+        say(str(refusal))
+        answer(refusal.answer, "", refusal.exit_code)
         return
     training = result.training
     # A smoke run tests the stages: its tiny random model need not learn.
-    failed = training.status == "failed" or (not training.process and not small and training.learned_nothing != "")
-    code = Interrupted.exit_code if training.status == "interrupted" else int(failed)
-    # Process 0 reports the result; the exit code is the same in all processes.
-    if training.process:
+    failed = training.status == "failed" or (training.learned_nothing and not smoke_steps)
+    code = Interrupted.exit_code if training.status == "interrupted" else int(bool(failed))
+    if training.process != 0:  # the exit code is the same in all processes, and process 0 prints the result
         raise typer.Exit(code)
-    answer(result.to_json(), as_typed(result.sentence(resume_command=_again(run_path))), code)
+    answer(result.to_json(), as_typed(result.sentence(resume_command=_resume_command(run_path))), code)
 
 
 def cut_short_message(run_path: Path, what: str) -> str:
     """The state of a run that was stopped abruptly, and the command that resumes it."""
     from workings.record.reader import RunRecord
 
+    resume = _resume_command(run_path)
     if partial_path(run_path).is_dir():
-        return f"stopped by {what}: the last checkpoint is kept; to resume: {_again(run_path)}"
+        return f"stopped by {what}: the last checkpoint is kept; to resume: {resume}"
     if not (run_path / SEAL).is_file():
         return f"stopped by {what}: nothing was started; run the same command to start again"
     if RunRecord.open(run_path).status != "complete":
-        return f"stopped by {what}: what was trained is sealed in {run_path}; to resume: {_again(run_path)}"
+        return f"stopped by {what}: what was trained is sealed in {run_path}; to resume: {resume}"
     return (f"stopped by {what} after training, which is complete and sealed in {run_path}; to finish the evaluations: "
-            f"{_again(run_path)}")
+            f"{resume}")
 
 
-def _again(run_path: Path) -> str:
-    """The command that resumes this run: as it was typed, plus what it left out."""
-    typed = sys.argv[1:]
-    missing = [*(() if {"--resume", "--auto-resume"} & {*typed} else ("--resume",)),
-               *(() if any(word.startswith("--out") for word in typed) else ("--out", str(run_path)))]
-    return shlex.join(["workings", *typed, *missing])
+def _resume_command(run_path: Path) -> str:
+    """The typed command, with ``--resume`` and ``--out`` added where they are missing."""
+    words = ["workings", *sys.argv[1:]]
+    if "--resume" not in words and "--auto-resume" not in words:
+        words.append("--resume")
+    if not any(word.startswith("--out") for word in words):
+        words += ["--out", str(run_path)]
+    return shlex.join(words)

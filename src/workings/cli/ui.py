@@ -20,10 +20,8 @@ def ui_command(
     """Open a local page over a folder of runs. It listens on this machine only; the printed link holds its token."""
     try:
         from workings.ui.serve import serve
-    # An extra, because training machines need no web server.
     except ModuleNotFoundError as error:
-        raise RequestError(f"workings ui needs {error.name}", "the libraries of the page",
-                           pip_install("ui")) from error
+        raise RequestError(f"workings ui needs {error.name}", "the libraries of the page", pip_install("ui")) from error
     if not folder.is_dir():
         raise RequestError(f"there is no folder {folder}", "a folder, which may be empty", f"mkdir {folder}")
     serve(folder, port, open_browser=browser, say=say, new_token=new_token)

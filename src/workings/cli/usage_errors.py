@@ -1,4 +1,4 @@
-"""Mistakes of a typed command as errors with what was given, what was expected and what to type."""
+"""Typer's errors about a typed command, as `RequestError`: what was given, what was expected, what to type."""
 
 import difflib
 import re
@@ -11,8 +11,7 @@ import typer
 from workings.errors import RequestError
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
-"""Common base class of Typer's errors for an invalid parameter and an unknown option. Typer versions import it from
-different packages, so it is taken from the class hierarchy."""
+"""Base class of Typer's errors about a command line. Versions of Typer have it from different packages."""
 ASK = "ask runs/NAME 'What is 12 + 30?'"
 INSTEAD = {
     "baseline": "compare RUN --save baselines/NAME", "chat": ASK, "gate": "compare RUN --gate baselines/NAME",
@@ -25,31 +24,33 @@ INSTEAD = {
 
 
 def request_error(wrong: Any, program: Any, typed: Sequence[str]) -> RequestError:
-    """Typer's error about ``typed``, the words after the program's name."""
-    # `data import --x` is the command `import` of the group `data`.
+    """The error ``wrong`` that Typer raised about ``typed``, the words after the program's name."""
+    # The command that was called, which may be in a group: `data import`.
     command, names = program, []
     for word in typed:
         if word not in getattr(command, "commands", {}):
             break
         command = command.commands[word]
         names.append(word)
-    called, option = " ".join(["workings", *names]), getattr(wrong, "option_name", "")
-    help_command, listed = f"{called} -h", f"that `{called} -h` lists"
+    called = " ".join(["workings", *names])
+    help_command = f"{called} -h"
+    option = getattr(wrong, "option_name", "")
     unknown = next((word for word in typed[len(names):] if not word.startswith("-")), "")
     if hasattr(command, "commands") and unknown:
-        return RequestError(f"there is no command {unknown!r}", f"a command {listed}",
+        return RequestError(f"there is no command {unknown!r}", f"a command that `{help_command}` lists",
                             _right_command(unknown, command, called, typed))
     # Options of other trainers, such as a learning rate, are recipe keys here.
-    if key := _suggested_key(option, command):
+    key = _suggested_key(option, command)
+    if key:
         return RequestError(f"`{called}` has no option {option}", "recipe keys after the recipe's name, as KEY=VALUE",
                             f"{key}=…")
     if hasattr(wrong, "possibilities"):
         near = difflib.get_close_matches(option, wrong.possibilities or (), 1, 0.85)  # not `--json` for `--on`
-        return RequestError(f"`{called}` has no option {option}", near[0] if near else f"an option {listed}",
-                            help_command)
+        expected = near[0] if near else f"an option that `{help_command}` lists"
+        return RequestError(f"`{called}` has no option {option}", expected, help_command)
     parameter = getattr(wrong, "param", None) or next((each for each in command.params if option in each.opts), None)
     message = wrong.format_message().replace("Value error, ", "")
-    expected = _lowered(getattr(parameter, "help", "")) or f"what `{called} -h` lists"
+    expected = _lowered(getattr(parameter, "help", "")) or f"what `{help_command}` lists"
     if hasattr(wrong, "param_type") and parameter is not None:
         choices = re.findall(r"[\w.-]+", message.partition("Choose from:")[2])
         name = (parameter.metavar or parameter.name).rstrip(".")
@@ -58,31 +59,36 @@ def request_error(wrong: Any, program: Any, typed: Sequence[str]) -> RequestErro
         elif not name.isupper():
             name = f"the {name}"
         message = f"{name} is missing"
-        expected = ": ".join(filter(None, (expected, ", ".join(choices))))
+        if choices:
+            expected += f": {', '.join(choices)}"
     return RequestError(_lowered(message), expected, help_command)
 
 
 def _right_command(unknown: str, command: Any, called: str, typed: Sequence[str]) -> str:
     """What to type in place of an unknown command: one that does the same, one with a similar name, or the help."""
-    near = difflib.get_close_matches(unknown, command.commands, 1)
     if called != "workings" or unknown not in INSTEAD:
+        near = difflib.get_close_matches(unknown, command.commands, 1)
         return f"{called} {near[0] if near else '-h'}"
-    # A command that only moved takes the same arguments.
-    rest = typed[typed.index(unknown) + 1:] if INSTEAD[unknown].startswith("data ") else ()
-    return shlex.join(["workings", *INSTEAD[unknown].split(), *rest]) if rest else f"workings {INSTEAD[unknown]}"
+    instead = f"workings {INSTEAD[unknown]}"
+    if not instead.startswith("workings data "):
+        return instead
+    # A command that moved to the group `data` takes the same arguments.
+    return shlex.join([*instead.split(), *typed[typed.index(unknown) + 1:]])
 
 
 def _suggested_key(option: str, command: Any) -> str:
-    """The key of a recipe that was typed like an option (`--steps 5`); empty for any other mistake."""
-    if not option or not any(parameter.name == "overrides" for parameter in command.params) or any(
-            option in parameter.opts for parameter in command.params):
+    """The recipe's key that was typed as an option (`--steps 5` for `training.steps=5`); empty for other mistakes."""
+    takes_keys = any(parameter.name == "overrides" for parameter in command.params)
+    is_known = any(option in parameter.opts for parameter in command.params)
+    if not option or not takes_keys or is_known:
         return ""
     from workings.config.aliases import table
     from workings.config.recipe import known_keys
 
     typed = option.lstrip("-").replace("-", "_")
-    elsewhere = table().get(typed, {}).get("key", "")
-    return next((key for key in known_keys() if typed in (key, key.rpartition(".")[2])), elsewhere)
+    # Other trainers' names of keys are in the table of aliases.
+    alias = table().get(typed, {}).get("key", "")
+    return next((key for key in known_keys() if typed in (key, key.rpartition(".")[2])), alias)
 
 
 def _lowered(sentence: str | None) -> str:

@@ -1,4 +1,4 @@
-"""`workings verify`: can a stranger check this record? Offline, without any ML library."""
+"""`workings verify`: can a stranger confirm this record, offline and without any ML library?"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from workings.cli.output import answer, say
 from workings.errors import RecordError, RequestError
 
 if TYPE_CHECKING:
-    from workings.evidence.verify import Verification
+    from workings.evidence.verify import Check, Verification
     from workings.evidence.verify.record import Replay
 
 NOT_PROVED = (
@@ -61,24 +61,26 @@ def verify_command(
         raise RequestError(f"there is no level {highest}", f"a level from 0 to {HIGHEST_LEVEL}",
                            f"--level {HIGHEST_LEVEL}")
     replay: Replay | None = None
-    if highest < HIGHEST_LEVEL:  # imports no engine
+    if highest == HIGHEST_LEVEL:
+        replay = _replayer(steps, whole, seed, data, weights)
+    else:
         refuse_unread(f"at level {highest}", "these with --level 3, which recomputes steps", "steps", "whole", "seed",
                       "data", "weights")
-    else:
-        replay = _replayer(steps, whole, seed, data, weights)
-    verdicts = VerificationCache.here()  # the page's badges
+    verdicts = VerificationCache.here()  # for the page
     before = verdicts.stamp(path)
     keys = _trusted(key or [])
     with slow_operation(f"checking {path}"):
         result = verify(path, level=highest, expect_root=expect_root, trusted=keys, replay=replay)
     if result.is_about_files:
         verdicts.keep(path, before, result.to_json())
-    # A failed check outranks an unreached level: something is wrong, not just missing.
-    code = 1 if result.failed else 3 if result.level < require_level else 0
-    if not code and level is not None and result.level < level:
-        # What blocked the next level's first check, although nothing failed.
-        reason = next((check.text for check in result.checks if check.verdict == "not_checked" and check.blocking),
-                      _nothing_here(result))
+    code = 0
+    if result.failed:
+        code = 1
+    elif result.level < require_level:
+        code = 3
+    elif level is not None and result.level < level:
+        blocked = _blocked(result)
+        reason = blocked[0].text if blocked else _nothing_here(result)
         say(f"level {level} was asked for, and the record reaches level {result.level}: {reason}")
         code = 1
     answer(result.to_json(), verification_text(result, verbose=verbose), code)
@@ -97,7 +99,7 @@ def _view(path: Path, name: str) -> str:
 
 
 def verification_text(result: "Verification", *, verbose: bool) -> str:
-    """One line if all is well; else what is wrong or blocks a level; all checks if ``verbose``.
+    """The result for humans: what is wrong or blocks a level (every check if ``verbose``), and a line in sum.
 
     For level 3 also what was recomputed, and what was not.
     """
@@ -107,35 +109,42 @@ def verification_text(result: "Verification", *, verbose: bool) -> str:
     if verbose:
         lines = [*(_line(str(check.verdict), f"{check.id}: {check.text}") for check in result.checks),
                  *(f"self-reported: {field.text}" for field in result.unchecked_fields), "", NOT_PROVED, ""]
-    lines += [line if unit_path == "." else f"{unit_path}: {line}" for unit_path, facts in result.coverage.items()
-              for line in sentences(dict(facts))]
+    for unit_path, facts in result.coverage.items():
+        unit = "" if unit_path == "." else f"{unit_path}: "
+        lines += [f"{unit}{sentence}" for sentence in sentences(dict(facts))]
     lines.append(f"{result.outcome}: {result.path}, {result.counts}{'' if verbose else '; -v lists them'}")
-    if unchecked := len(result.unchecked_fields):
-        lines.append(f"{unchecked} {'field is' if unchecked == 1 else 'fields are'} self-reported; nothing in the "
-                     f"record confirms them{'' if verbose else ' (-v lists them)'}")
-    # Differs from the root in the run's SEAL.json and in a pack if evaluations are in the run.
-    return "\n".join([*lines, *([f"root {result.root} (of everything here)"] if result.root else [])])
+    if result.unchecked_fields:
+        count = len(result.unchecked_fields)
+        lines.append(f"{count} {'field is' if count == 1 else 'fields are'} self-reported; nothing in the record "
+                     f"confirms them{'' if verbose else ' (-v lists them)'}")
+    if result.root:  # evaluations in a run included, unlike the root in the run's SEAL.json
+        lines.append(f"root {result.root} (of everything here)")
+    return "\n".join(lines)
 
 
 def _what_is_wrong(result: "Verification") -> list[str]:
-    """A line for each check that failed or blocked a level; many failures of one damaged file share a line."""
+    """A line for each check that failed or blocked a level; checks with the same text share a line."""
     failed: dict[str, list[str]] = {}
     for check in result.checks:
         if check.verdict == "failed":
             failed.setdefault(check.text, []).append(check.id)
     lines = []
-    # The first check with a text is the one that found the damage.
+    # The first check with a text found the damage, the others could not be made.
     for text, (first, *stopped) in failed.items():
         lines.append(_line("failed", f"{first}: {text}"))
         if stopped:
             lines.append(_line("failed", f"{len(stopped)} checks could not be made because of that: "
                                          f"{', '.join(stopped)}"))
     if result.root:
-        lines += [_line("not_checked", f"{check.id}: {check.text}") for check in result.checks
-                  if check.verdict == "not_checked" and check.blocking]
+        lines += [_line("not_checked", f"{check.id}: {check.text}") for check in _blocked(result)]
         if not lines and result.level < result.asked_level:
             lines.append(_line("not_checked", f"level {result.level + 1}: {_nothing_here(result)}"))
     return lines
+
+
+def _blocked(result: "Verification") -> list["Check"]:
+    """The checks that could not be made, so that a level was not reached."""
+    return [check for check in result.checks if check.verdict == "not_checked" and check.blocking]
 
 
 def _nothing_here(result: "Verification") -> str:
@@ -152,7 +161,7 @@ def _trusted(files: Sequence[Path]) -> tuple[bytes, ...]:
     from workings.evidence.attest import keys
 
     keys.require_available()
-    # Parse each file at once: a typing error should not look like a missing signature.
+    # Read each key now: a wrong file should not look like a missing signature.
     for file in files:
         try:
             keys.public_key(file.read_bytes())

@@ -1,4 +1,4 @@
-"""A status line on standard error for slow operations: what it is, time so far, time left."""
+"""A line on standard error while something slow runs: `compiling the step … 12 s, 3 of 8, about 20 s left`."""
 
 import sys
 import threading
@@ -23,7 +23,7 @@ class _Operation:
 
 
 class WaitingLine(ProgressListener):
-    """A listener that reports the innermost operation, from a thread that lives while there is one."""
+    """Reports the innermost of the running operations, from a thread that ends with the outermost one."""
 
     def __init__(self) -> None:
         self._operations: list[_Operation] = []
@@ -32,7 +32,7 @@ class WaitingLine(ProgressListener):
         self._has_thread = self._is_shown = False
 
     def begins(self, what: str) -> None:
-        """Report this operation from now on, instead of the one around it."""
+        """Report this operation from now on, not the one around it."""
         with self._changed:
             if not self._operations:
                 self._said_at = time.monotonic()
@@ -43,7 +43,7 @@ class WaitingLine(ProgressListener):
                 threading.Thread(target=self._speak, daemon=True).start()
 
     def reaches(self, done: int, total: int, unit: str = "") -> None:
-        """Report progress, which the line shows from now on."""
+        """Show this progress from now on."""
         self._operations[-1].done = done, total, unit
 
     def ends(self) -> None:
@@ -53,7 +53,7 @@ class WaitingLine(ProgressListener):
             self._speak_soon()
 
     def _speak_soon(self) -> None:
-        # Since the last line, not since the beginning: many short parts together must not stay silent.
+        # Counted from the last line, so that many short operations together do not stay silent.
         self._next_at = self._said_at + FIRST_SECONDS
         if self._is_shown:
             sys.stderr.write("\r\x1b[K")
@@ -82,12 +82,14 @@ class WaitingLine(ProgressListener):
 
 
 def waiting_text(what: str, seconds: float, done: tuple[int, int, str] = (0, 0, "")) -> str:
-    """The current task, its seconds so far, and its progress: count, total, unit."""
-    line, (count, total, unit) = f"{what} … {_clock(seconds)}", done
+    """The line about an operation after some seconds; ``done`` is its progress: count, total, unit."""
+    line = f"{what} … {_clock(seconds)}"
+    count, total, unit = done
     if not count:
         return line
+    line = f"{line}, {count} of {total} {unit}".rstrip()
     left = ceil(seconds / count * (total - count))
-    return f"{line}, {count} of {total} {unit}".rstrip() + (f", about {_clock(left)} left" if left else "")
+    return f"{line}, about {_clock(left)} left" if left else line
 
 
 def _clock(seconds: float) -> str:

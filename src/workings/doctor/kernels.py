@@ -1,8 +1,7 @@
-"""A small real kernel on every device through an engine, each engine in a child process.
+"""Runs a small kernel on every device with an engine, in a child process, because a wrong wheel may crash it.
 
-A wheel for the wrong card can take the process with it, and two engines must not share a card's memory. The child is
-this module again, called as ``python -m workings.doctor.kernels ENGINE DEVICE DTYPE…``; its last line is a list with
-one entry a number format.
+The child is this module, called as ``python -m workings.doctor.kernels ENGINE DEVICE DTYPE…``. It prints a JSON list
+with one result per number format.
 """
 
 import json
@@ -20,37 +19,33 @@ from workings.errors import DeviceError, RequestError
 from workings.hardware.device import without_alias
 from workings.models.shapes import shape_from_config
 
-# The first kernel on an accelerator includes loading its libraries and compiling.
 TIMEOUT_SECONDS = 300
+"""The first kernel on an accelerator includes loading its libraries and compiling."""
 WHY = "wheels for another card or driver import well and die at the first kernel"
 CHILD_MODULE = "workings.doctor.kernels"
 SMALL_SHAPE = ShapeConfig(family="gemma", layers=1, width=32, mlp_width=32, heads=2, kv_heads=1, head_dim=16)
-"""An engine wants a model; this one is never made."""
+"""An engine needs the shape of a model, which is never made here."""
 
 
 def check_kernels(engines: list[str], device: str, dtypes: list[str]) -> Iterator[Finding]:
-    """A finding for every engine and number format (``fp32`` or ``bf16``).
-
-    Without ``engines`` all registered ones are tried, and one that is not installed is worth a note only.
-    """
+    """A finding for each engine (without any given: each registered one) and number format (``fp32``, ``bf16``)."""
     for name in engines or engine_names():
         for dtype, result in zip(dtypes, probe(name, device, dtypes), strict=False):
             yield _finding(name, dtype, result, asked=bool(engines))
 
 
 def probe(engine: str, device: str, dtypes: list[str]) -> list[dict[str, Any]]:
-    """Result of a child process that opens the engine and runs the kernels; ``failure`` if it did not get there."""
+    """Results of a child process that opens the engine and runs the kernels, as of `run_kernel`."""
     command = [sys.executable, "-m", CHILD_MODULE, engine, device, *dtypes]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
         return [{"failure": f"no answer within {TIMEOUT_SECONDS} s", "kind": "silent"}]
     lines = done.stdout.strip().splitlines()
-    # Frameworks print on standard output as well; the answer is the last line and begins in this way only.
+    # The last line is the result; frameworks may print lines before it.
     if lines and lines[-1].startswith("[{"):
         results: list[dict[str, Any]] = json.loads(lines[-1])
         return results[:1] if all(entry.get("kind") == "not installed" for entry in results) else results
-    # A native crash has no traceback: its last line and the exit code are all that is known.
     error_text = (done.stderr.strip().splitlines() or ["nothing"])[-1][:300]
     return [{"failure": f"the process ended with {done.returncode}: {error_text}", "kind": "crash"}]
 
@@ -60,7 +55,7 @@ def _finding(engine: str, dtype: str, answer: dict[str, Any], asked: bool) -> Fi
     if "failure" not in answer:
         return Finding(id=name, judgement="fine", why=WHY, what=f"{answer['kernel']} is right on "
                        f"{', '.join(answer['devices'])} ({answer['platform']}: {answer['device']}; {answer['reason']})")
-    # Optional engine: a missing install is only a note.
+    # A missing engine is a problem only if it was asked for.
     absent = answer["kind"] in ("not installed", "not offered")
     return Finding(id=name, judgement="note" if absent and not asked else "problem",
                    what=f"{dtype}: {answer['failure']}", mend=answer.get("mend", ""),
@@ -68,9 +63,8 @@ def _finding(engine: str, dtype: str, answer: dict[str, Any], asked: bool) -> Fi
 
 
 def run_kernel(engine: str, device: str, dtype: str) -> dict[str, Any]:
-    """The kernel's result with the device's facts, or the failure in words."""
+    """The kernel's result with facts about the device; or a ``failure``, its ``kind``, and a command to ``mend`` it."""
     try:
-        # Imports the framework, which may end the process without an exception: hence the child.
         registered = find_engine(engine)
     except RequestError as error:
         return {"failure": f"engine {engine}: {error.expected}", "mend": error.try_next, "kind": "not installed"}

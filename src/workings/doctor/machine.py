@@ -1,4 +1,4 @@
-"""Memory of the host, disk for a recipe's checkpoints, what a Kaggle session keeps, and who holds the TPU."""
+"""Checks of this machine: disk, host memory, a Kaggle session, and which process uses the TPU."""
 
 import os
 import shutil
@@ -10,31 +10,32 @@ from workings.doctor.finding import Finding
 from workings.hardware.memory import HostMemory, gib
 
 MIN_FREE = 2 * 2**30
-"""Free bytes that a run without a recipe should find on the disk."""
+"""Free bytes on the disk that are asked for without a recipe."""
 KAGGLE_KEPT_FOLDER = Path("/kaggle/working")
-"""The folder that outlives a Kaggle session."""
+"""The folder that is kept when a Kaggle session ends."""
 LOCK_FILE = Path("/tmp/libtpu_lockfile")  # noqa: S108 the place that libtpu itself takes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """Bytes that a recipe writes to the disk and loads into memory."""
+    """What a recipe needs on disk and in memory."""
 
     checkpoint_bytes: int
     kept: int
+    """Number of checkpoints that are kept."""
     weights_bytes: int
-    """Parameters as they are stored: read, or written out, tensor by tensor."""
+    """Bytes of the parameters as they are stored."""
     recipe: str
+    """Name of the recipe."""
 
     @property
     def disk_bytes(self) -> int:
-        """All checkpoints that exist at one time: one is written next to the kept ones before the oldest goes."""
+        """Bytes of all checkpoints at one time: one more than are kept, because the oldest is deleted last."""
         return self.checkpoint_bytes * (self.kept + 1)
 
 
 def check_disk(directory: Path, needs: Needs | None) -> Iterator[Finding]:
-    """Room for checkpoints below a folder that may not exist yet."""
-    # The folder of runs is made by the first run; its disk is that of the nearest folder above it.
+    """Check the space for checkpoints in a folder that may not exist yet."""
     existing = next(parent for parent in (directory.absolute(), *directory.absolute().parents) if parent.is_dir())
     free = shutil.disk_usage(existing).free
     needed_bytes = needs.disk_bytes if needs else MIN_FREE
@@ -49,7 +50,7 @@ def check_disk(directory: Path, needs: Needs | None) -> Iterator[Finding]:
 
 
 def check_host(memory: HostMemory, needs: Needs | None) -> Iterator[Finding]:
-    """Memory of the host."""
+    """Check the host's memory against the size of the weights."""
     what = f"{gib(memory.available_bytes)} free of {gib(memory.limit_bytes)} ({memory.limit_source})"
     why = "weights pass through the host's memory tensor by tensor, and a CPU run keeps everything there"
     short = needs is not None and memory.available_bytes < needs.weights_bytes
@@ -60,8 +61,7 @@ def check_host(memory: HostMemory, needs: Needs | None) -> Iterator[Finding]:
 
 
 def check_kaggle(out: Path) -> Iterator[Finding]:
-    """What a Kaggle session would lose or lack; nothing elsewhere. ``out``: where runs are written."""
-    # Kaggle sets it in every session, interactive or not.
+    """In a Kaggle session, check that runs are written to ``out`` where they are kept, and that there is a token."""
     if not os.environ.get("KAGGLE_KERNEL_RUN_TYPE"):
         return
     if not out.absolute().is_relative_to(KAGGLE_KEPT_FOLDER):
@@ -76,14 +76,13 @@ def check_kaggle(out: Path) -> Iterator[Finding]:
 
 
 def holders(devices: list[Path]) -> dict[int, str]:
-    """Processes that have one of these device files open: number -> command name. Others' processes may be hidden."""
+    """Process id -> command of other processes that have one of the device files open, as far as they are visible."""
     device_paths = {str(device) for device in devices}
     names = {}
     for folder in Path("/proc").glob("[0-9]*"):
         if int(folder.name) == os.getpid():
             continue
         try:
-            # Each entry of `fd` is a link to what the process has open.
             opened = {str(link.readlink()) for link in (folder / "fd").iterdir()}
             name = (folder / "comm").read_text(encoding="utf-8", errors="replace").strip()
         except OSError:  # it has ended, or belongs to another user
@@ -94,19 +93,20 @@ def holders(devices: list[Path]) -> dict[int, str]:
 
 
 def tpu_devices(root: Path = Path("/")) -> list[Path]:
-    """Device files of the chips."""
+    """Device files of the TPU's chips."""
     return [*sorted((root / "dev").glob("accel[0-9]*")), *sorted((root / "dev/vfio").glob("[0-9]*"))]
 
 
 def check_tpu(devices: list[Path]) -> Iterator[Finding]:
-    """One finding about who holds the chips, by their device files."""
+    """Check that no other process uses the chips with these device files."""
     why = "a TPU serves one process at a time; a second one waits or dies with an error about its lock file"
-    if users := holders(devices):
+    users = holders(devices)
+    if users:
         number, name = next(iter(users.items()))
+        more = f", and {len(users) - 1} more" if len(users) > 1 else ""
         yield Finding(id="tpu.lock", judgement="problem", why=why, mend=f"kill {number}",
-                      what=f"process {number} ({name}) holds the TPU"
-                      + (f", and {len(users) - 1} more" if len(users) > 1 else ""))
-    # The file survives a process that was killed, and libtpu may then refuse to start although the chips are free.
+                      what=f"process {number} ({name}) holds the TPU{more}")
+    # A killed process leaves the file, and libtpu may refuse to start because of it.
     elif LOCK_FILE.exists():
         yield Finding(id="tpu.lock", judgement="note", why=why, mend=f"rm {LOCK_FILE}",
                       what=f"{LOCK_FILE} was left behind, and no process that can be seen holds the TPU")

@@ -1,6 +1,6 @@
-"""NVIDIA cards: what `nvidia-smi` says of them, whether the installed PyTorch runs on them, and which build does.
+"""NVIDIA cards: what `nvidia-smi` says about them, and which build of PyTorch runs on them.
 
-`cuda_builds.json` has the published builds of PyTorch.
+The published builds are in `cuda_builds.json`.
 """
 
 import csv
@@ -23,19 +23,19 @@ from workings.hardware.memory import gib
 from workings.hints import SETUP_CUDA
 
 QUERY_FIELDS = ("name", "compute_cap", "driver_version", "memory.total", "memory.free")
-# A driver that is waking up a card takes seconds, and one that hangs never answers.
 TIMEOUT_SECONDS = 60
+"""Most seconds that the driver may take; to wake up a card it needs some."""
 WHEEL = "torch"
-"""Library whose wheel is compared with the cards: it brings machine code for some of them only."""
+"""Library whose wheel has machine code for some cards only."""
 WHEEL_PROGRAM = Path(__file__).parents[1] / "engines" / "torch" / "build_probe.py"
-"""Says what a PyTorch was built for; it needs nothing but PyTorch next to it."""
-# Importing PyTorch and opening a card may take a minute from a cold disk.
+"""Program that prints what the installed PyTorch was built for. It imports nothing else."""
 TORCH_SECONDS = 120
+"""Most seconds of that program; importing PyTorch from a slow disk takes a minute."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """One card."""
+    """A card of this machine."""
 
     name: str
     capability: str
@@ -47,7 +47,7 @@ class Card:
 
 @dataclass(frozen=True, kw_only=True)
 class Driver:
-    """The driver's answer, or why none exists."""
+    """What the driver says about this machine's cards, or why it says nothing."""
 
     cards: tuple[Card, ...] = ()
     cuda: str = ""
@@ -56,7 +56,7 @@ class Driver:
 
 
 def read_driver() -> Driver:
-    """Ask the driver of this machine."""
+    """Ask this machine's driver, with `nvidia-smi`."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return Driver(failure="there is no nvidia-smi on this machine")
@@ -65,10 +65,9 @@ def read_driver() -> Driver:
         return Driver(cards=parse_cards(rows), cuda=parse_cuda(_ask(program)))
     except subprocess.TimeoutExpired:
         return Driver(failure=f"nvidia-smi gave no answer within {TIMEOUT_SECONDS} s")
-    # nvidia-smi explains its failures on standard output.
     except (subprocess.CalledProcessError, ValueError) as error:
-        error_text = getattr(error, "stdout", "") or str(error)
-        return Driver(failure=f"nvidia-smi failed: {' '.join(str(error_text).split())[:300]}")
+        text = getattr(error, "stdout", "") or str(error)  # nvidia-smi prints its errors to standard output
+        return Driver(failure=f"nvidia-smi failed: {' '.join(str(text).split())[:300]}")
 
 
 def _ask(program: str, *arguments: str) -> str:
@@ -77,9 +76,8 @@ def _ask(program: str, *arguments: str) -> str:
 
 
 def parse_cards(text: str) -> tuple[Card, ...]:
-    """Rows of ``nvidia-smi --query-gpu=…``, memory in MiB. Raises ValueError for an invalid row."""
+    """The cards in the output of ``nvidia-smi --query-gpu``. Raises ``ValueError`` for an invalid row."""
     cards = []
-    # Read as CSV, because the name of a card may hold a comma.
     for row in csv.reader(text.strip().splitlines(), skipinitialspace=True):
         if len(row) != len(QUERY_FIELDS):
             raise ValueError(f"not a row of {', '.join(QUERY_FIELDS)}: {', '.join(row)[:200]!r}")
@@ -92,15 +90,15 @@ def parse_cards(text: str) -> tuple[Card, ...]:
 
 
 def parse_cuda(text: str) -> str:
-    """The CUDA version in the head of `nvidia-smi`'s table; empty where it has none."""
-    # The query has no field for it; newer drivers write "CUDA UMD Version".
+    """The CUDA version in the head of `nvidia-smi`'s table; empty if it has none."""
+    # Newer drivers write "CUDA UMD Version".
     match = re.search(r"CUDA(?: UMD)? Version:\s*(\d+\.\d+)", text)
     return match[1] if match else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """One published build."""
+    """A published build of PyTorch."""
 
     tag: str
     cuda: str
@@ -113,43 +111,38 @@ class Build:
 
 @cache
 def builds() -> tuple[Build, ...]:
-    """All builds, newest CUDA first."""
+    """All builds, the newest CUDA first."""
     data: dict[str, Any] = json.loads(files("workings.doctor").joinpath("cuda_builds.json").read_text("utf-8"))
     return tuple(Build(**row | {"architectures": tuple(row["architectures"]), "ptx": tuple(row["ptx"]),
                                 "index": data["index"].format(tag=row["tag"])}) for row in data["builds"])
 
 
 def runs_on(architectures: Iterable[str], capability: str, ptx: Iterable[str] = ()) -> bool:
-    """Whether machine code for some compute capabilities runs on a card of another one.
+    """Whether machine code or PTX for some compute capabilities runs on a card with another one.
 
-    Code runs on cards of the same major version and of the same or a higher minor one; intermediate code is compiled by
-    the driver for any newer card.
+    Machine code runs on newer cards of the same major version; the driver compiles PTX for any newer card.
     """
     card = Version(capability)
-    return any(code.major == card.major and code <= card for code in map(Version, architectures)) or any(
-        code <= card for code in map(Version, ptx))
+    has_machine_code = any(code.major == card.major and code <= card for code in map(Version, architectures))
+    return has_machine_code or any(code <= card for code in map(Version, ptx))
 
 
 def compiled_for(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """``sm_90``, ``compute_120`` as ``torch.cuda.get_arch_list`` has them -> capabilities of code and of PTX."""
+    """Capabilities of machine code (``sm_90``: 9.0) and of PTX (``compute_120``: 12.0) in PyTorch's ``names``."""
     code: list[str] = []
     ptx: list[str] = []
     for name in names:
         kind, _, digits = name.partition("_")
-        # `sm_90a` and `sm_120f` are variants of the same capability with further instructions.
-        digits = digits.rstrip("af")
+        digits = digits.rstrip("af")  # `sm_90a` and `sm_120f` have further instructions
         if digits.isdigit() and len(digits) > 1:
-            # The last digit is the minor version, however many come before it: `sm_120` is 12.0.
             (code if kind == "sm" else ptx).append(f"{digits[:-1]}.{digits[-1]}")
     return code, ptx
 
 
 def choose(cards: Sequence[Card]) -> tuple[Build | None, tuple[str, ...]]:
-    """The newest build that every card and its driver run, or None; and the reasons against newer ones."""
+    """The newest build that runs on all cards, or None; and the reasons against newer builds."""
     reasons: list[str] = []
     for build in builds():
-        # On all cards of the machine: which of them a run will use is not known here. Within a major version of CUDA an
-        # older driver runs newer machine code.
         without = [card for card in cards if not runs_on(build.architectures, card.capability, build.ptx)]
         old = [card for card in cards if Version(card.driver).major < build.lowest_driver]
         if without:
@@ -164,27 +157,19 @@ def choose(cards: Sequence[Card]) -> tuple[Build | None, tuple[str, ...]]:
 
 
 def torch_wheel(*arguments: str) -> dict[str, Any]:
-    """Build target of the installed PyTorch; empty without PyTorch."""
-    # `-P` keeps the program's own folder, whose files have the names of standard modules, out of the way.
+    """What the installed PyTorch was built for; empty without PyTorch."""
+    # `-P`: the program's folder is not on the path, because its files have names of standard modules.
     done = subprocess.run([sys.executable, "-P", str(WHEEL_PROGRAM), *arguments], capture_output=True, text=True,
                           check=False, timeout=TORCH_SECONDS)
-    # Libraries may print warnings first; the answer is the last line, and a crash leaves none.
+    # The last line is the result; libraries may print warnings before it.
     lines = done.stdout.strip().splitlines()
-    facts: dict[str, Any] = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
-    return facts
+    return dict(json.loads(lines[-1])) if lines and lines[-1].startswith("{") else {}
 
 
 def check_cards(driver: Driver, present: Mapping[str, str], wheel: Mapping[str, Any]) -> Iterator[Finding]:
-    """Findings about driver, cards and PyTorch's wheel; none where there is no sign of a card.
-
-    Args:
-        driver: what it said.
-        present: accelerators of this machine.
-        wheel: of `torch_wheel`; empty where PyTorch is not installed.
-    """
+    """Findings about driver, cards and PyTorch's ``wheel``; ``present`` are the accelerators of this machine."""
     if "gpu" not in present and not driver.cards:
         return
-    # Without a driver nothing can be said about wheels, so this finding ends the list.
     if driver.failure or not driver.cards:
         yield Finding(id="driver", judgement="problem", why="without its driver a card computes nothing",
                       what=f"{present.get('gpu', 'a card')} is there, but {driver.failure or 'the driver lists none'}",
@@ -194,7 +179,6 @@ def check_cards(driver: Driver, present: Mapping[str, str], wheel: Mapping[str, 
         yield Finding(id="driver", judgement="fine", why="wheels must suit the driver and the card",
                       what=f"{card.name}, compute capability {card.capability}, driver {card.driver} (CUDA "
                       f"{driver.cuda or 'unknown'}), {gib(card.free_bytes)} free of {gib(card.memory_bytes)}")
-        # The driver itself always takes some; less than a tenth is not worth a note.
         if card.free_bytes < 0.9 * card.memory_bytes:
             yield Finding(id="card.memory", judgement="note", mend="nvidia-smi",
                           what=f"{gib(card.memory_bytes - card.free_bytes)} of {card.name} are in use", why="other "
@@ -209,7 +193,7 @@ def _wheel(wheel: Mapping[str, Any], driver: Driver) -> Iterator[Finding]:
         f"CUDA {wheel['cuda']}: {' '.join(wheel['architectures'])}" if wheel["cuda"] else "the CPU only")
     code, ptx = compiled_for(wheel["architectures"])
     strange = [card for card in driver.cards if not runs_on(code, card.capability, ptx)]
-    # A wheel for the CPU is not a mistake where the other engine is used, so it is worth a note only.
+    # A note, because a wheel for the CPU does not matter to the other engines.
     if not wheel["cuda"]:
         yield Finding(id="wheel.torch", judgement="note", what=built, mend=SETUP_CUDA,
                       why="engine: torch cannot use the card with it")

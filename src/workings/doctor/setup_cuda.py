@@ -1,4 +1,4 @@
-"""`doctor --setup cuda`: commands that install the PyTorch that suits this card and driver."""
+"""`doctor --setup cuda`: the commands that install a PyTorch for this card and driver."""
 
 import json
 import shlex
@@ -12,20 +12,20 @@ from workings.doctor.finding import Finding
 from workings.doctor.nvidia import WHEEL_PROGRAM, Build, Driver, choose
 
 ENVIRONMENT = Path(".venv-gpu")
-"""The one place that the commands write to."""
+"""Virtual environment that the commands make; they write to nothing else."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """An installation."""
+    """An installation of PyTorch."""
 
     build: Build
     commands: tuple[tuple[str, ...], ...]
     reasons: tuple[str, ...]
-    """Why newer builds are not taken."""
+    """Why newer builds are not used."""
 
     def lines(self) -> list[str]:
-        """The plan as lines of text."""
+        """The commands as lines for a shell."""
         name = f"torch {self.build.torch} for CUDA {self.build.cuda} ({self.build.tag})"
         return [f"# {name}; then use {ENVIRONMENT}/bin/workings", *map(shlex.join, self.commands),
                 *(f"# not {reason}" for reason in self.reasons)]
@@ -37,14 +37,13 @@ class Setup:
 
 
 def plan_setup(driver: Driver) -> Setup | Finding:
-    """The installation for the GPUs of this machine, or why it is missing: no card, no driver, or no suitable build."""
+    """The installation for this machine's cards; or why there is none: no card, no driver, no suitable build."""
     if not driver.cards:
         return Finding(
             id="setup.cuda", judgement="problem", mend="install NVIDIA's driver, then: nvidia-smi",
             what=f"nothing is set up: {driver.failure or 'the driver lists no card'}",
             why="a build for CUDA needs a card with its driver, and a build for the CPU is not what was asked for")
     build, reasons = choose(driver.cards)
-    # A build for the CPU would install without an error and be mistaken for a success.
     if build is None:
         return Finding(
             id="setup.cuda", judgement="problem", what="nothing is set up: " + "; ".join(reasons),
@@ -57,11 +56,10 @@ def plan_setup(driver: Driver) -> Setup | Finding:
     address = json.loads(direct)["url"] if direct else ""
     source = address.removeprefix("file://") if address.startswith("file://") else f"workings=={package.version}"
     return Setup(build=build, reasons=reasons, commands=(
-        # Cleared, so that nothing of an earlier build is left.
         (sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)),
-        # First alone from PyTorch's index, which has this build; then with everything else from PyPI. The same version
-        # is named again, so that pip keeps it instead of the build for another CUDA that PyPI has.
+        # This build is in PyTorch's own index. The second command, for everything else, names the version again, so
+        # that pip keeps it instead of PyPI's build for another CUDA.
         (python, "-m", "pip", "install", f"torch=={build.torch}", "--index-url", build.index),
         (python, "-m", "pip", "install", f"torch=={build.torch}", f"{source}[torch,hub]"),
-        # An import is not proof: a wheel without code for the card fails at its first kernel only.
+        # A wheel without code for the card fails at its first kernel, not when it is imported.
         (python, "-P", str(WHEEL_PROGRAM), "--kernel", "fp32")))

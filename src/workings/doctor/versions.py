@@ -1,4 +1,4 @@
-"""Do the installed libraries go together? From what they declare themselves."""
+"""Do the installed libraries fit each other, by the requirements that they declare?"""
 
 from collections.abc import Iterator, Mapping
 from importlib import metadata
@@ -14,7 +14,7 @@ DECLARING_PACKAGES = ("jax", "jaxlib", "flax", "google-tunix", "qwix", "optax", 
 """Packages whose own requirements are read."""
 PLATFORM_OF_PLUGIN = {"libtpu": "tpu", "jax-cuda12-plugin": "gpu", "jax-cuda13-plugin": "gpu", "jax-cuda12-pjrt": "gpu",
                       "jax-cuda13-pjrt": "gpu"}
-"""Packages that JAX names in its extras only, and the hardware that they drive."""
+"""Packages that JAX requires in its extras only -> hardware that they are for."""
 
 
 def declared(name: str) -> list[str]:
@@ -23,23 +23,18 @@ def declared(name: str) -> list[str]:
 
 
 def check_versions(present: Mapping[str, str]) -> Iterator[Finding]:
-    """Findings about pairs of packages.
-
-    Args:
-        present: accelerators of this machine; a plugin for hardware that is not here is worth a note only.
-    """
+    """A finding for each requirement that is not met, and one about all; ``present``: this machine's accelerators."""
     seen = 0
     for name in filter(installed_version, DECLARING_PACKAGES):
         for requirement in map(Requirement, declared(name)):
             other = requirement.name.lower().replace("_", "-")
-            # An extra that no one asked for says nothing, but for JAX's plugins, which appear in its extras only.
+            # Requirements of extras may not apply; those of JAX's plugins do.
             of_an_extra = requirement.marker is not None and not requirement.marker.evaluate({"extra": ""})
-            if of_an_extra and (name != "jax" or other not in PLATFORM_OF_PLUGIN):
-                continue
-            if not (installed := installed_version(other)):
+            is_plugin = name == "jax" and other in PLATFORM_OF_PLUGIN
+            installed = installed_version(other)
+            if not installed or (of_an_extra and not is_plugin):
                 continue
             seen += 1
-            # Pre-releases count: this is about what is installed, not about what pip would choose.
             if requirement.specifier.contains(installed, prereleases=True):
                 continue
             # A plugin for a device that is not here is still used to compile plans for one.
@@ -47,7 +42,7 @@ def check_versions(present: Mapping[str, str]) -> Iterator[Finding]:
             wanted, have = f"{other}{requirement.specifier}", f"{name} {installed_version(name)}"
             yield Finding(
                 id=f"versions.{other}", what=f"{other} {installed} next to {have}, which asks for {wanted}",
-                # A newer TPU runtime usually still serves an older JAX; whether it does is what the kernel shows.
+                # A newer TPU runtime usually works with an older JAX; the kernel shows whether it does.
                 judgement="problem" if used and other != "libtpu" else "note",
                 why=f"{have} was released for {wanted}; " + (
                     "another one may fail to load, or compile another program" if used else

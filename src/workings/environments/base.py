@@ -1,4 +1,4 @@
-"""What an environment is, and how the seeds of its tasks follow from that of the run."""
+"""The interface of an environment, and the seeds of its tasks."""
 
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -9,42 +9,40 @@ from typing import Any, NamedTuple, Protocol
 from workings.record.digest import bytes_digest, file_digest
 
 Row = Mapping[str, Any]
-"""A task: a JSON object with an id. `prompt` and `expected_answer` are those of an item."""
+"""A task: a JSON object with an `id` and what the environment needs to begin."""
 SEED_KEY, ROW_KEY = "environment_seed", "environment_row"
 """Keys of a prompt's record: the seed and the row that its environment begins with."""
 ITEM_KEYS = ("id", "expected_answer", "section", "category", "difficulty", "cluster", "aliases", "tolerance", "history")
-"""Keys of a row that are those of an item."""
+"""Keys of a row that have the same meaning in an item."""
 
 
 class Step(NamedTuple):
-    """What an environment replies to a turn of the model."""
+    """An environment's reply to a turn of the model."""
 
     observation: str
-    """The next text for the model; unused if the episode is over."""
+    """The next text for the model; not used if the episode is over."""
     reward: float = 0.0
-    """What this turn is worth."""
+    """Reward of the model's turn."""
     done: bool = False
     """Whether the episode is over."""
 
 
 class Environment(Protocol):
-    """One episode, a new object each time. Its replies depend only on seed, row and the model's texts.
+    """One episode; each episode is a new object. Replies depend only on the seed, the row and the model's texts.
 
-    It may have two further methods. ``tasks(seed, count)`` makes this number of rows with different ids, the same for
-    the same seed; a row only needs an ``id``. ``close()`` ends the episode, before others begin.
+    Two methods are optional. ``tasks(seed, count)`` makes so many rows with different ids, equal for equal seeds.
+    ``close()`` is called after the episode.
     """
 
     def reset(self, seed: int, row: Row) -> str:
-        """The task as the model is shown it."""
-        ...
+        """Begin the episode; returns the first text for the model."""
 
     def step(self, text: str) -> Step:
-        """The reply to the model's text, without its stop token. Not called after `Step.done`."""
-        ...
+        """Reply to the model's text, which has no stop token. Not called after `Step.done`."""
 
 
 def installed(distribution: str) -> str:
-    """Name and version of a distribution, or that it is not installed, which its adapter refuses."""
+    """Name and version of a distribution, or that it is not installed."""
     try:
         return f"{distribution} {version(distribution)}"
     except PackageNotFoundError:
@@ -52,7 +50,7 @@ def installed(distribution: str) -> str:
 
 
 def source_of(module: str) -> str:
-    """Name of an importable module and the digest of its source with that of its submodules, or that it is missing."""
+    """Name of a module and the digest of its source, submodules included; or that it is missing."""
     found = find_spec(module) if module else None
     if found is None or found.origin is None:
         return f"without {module}"
@@ -62,5 +60,5 @@ def source_of(module: str) -> str:
 
 
 def task_seed(seed: int, name: str) -> int:
-    """Seed (below 2**32) of the environment for a task: a hash of the run's seed and the task's id."""
+    """Seed (below 2**32) of a task's environment: a hash of the run's seed and the task's id."""
     return int(bytes_digest(f"environment/{seed}/{name}".encode())[:8], 16)

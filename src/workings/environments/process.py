@@ -1,4 +1,4 @@
-"""An environment in a separate process, seen from outside."""
+"""Plays an environment in a child process, whose side is `workings.environments.worker`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,10 +10,7 @@ from workings.scoring.worker_pool import NoAnswer, Worker
 
 
 class EnvironmentProcess(Worker):
-    """Plays episodes in a child process with the limits and the guard of `workings.scoring.rewards.RewardProcess`.
-
-    Use as a context manager. Raises `RequestError` if the environment cannot be made.
-    """
+    """A child process that plays episodes; a context manager. Raises `RequestError` if it cannot begin."""
 
     module = "workings.environments.worker"
 
@@ -22,29 +19,30 @@ class EnvironmentProcess(Worker):
         super().__init__((settings, settings.version), "environment", settings.config.name)
 
     def __del__(self) -> None:
-        # A replay has no context: the process ends with its owner.
         if getattr(self, "child", None) is not None:
             self._stop()
 
     def tasks(self, seed: int, count: int) -> list[dict[str, Any]]:
-        """Rows that the environment makes. Raises `RewardError` as `step` does."""
+        """Rows that the environment makes. Raises as `step`."""
         return list(self._ask("tasks", seed, count))
 
     def prompts(self, seed: int, rows: Sequence[Row]) -> list[dict[str, Any]]:
-        """The prompts of some tasks, as `workings.scoring.items` reads them, by the run's seed. Raises as `step`."""
+        """The tasks as JSON objects of items; ``seed`` is the run's. Raises as `step`."""
         beginnings = [(task_seed(seed, str(row["id"])), dict(row)) for row in rows]
-        return [{"expected_answer": "not given", **{key: row[key] for key in ITEM_KEYS if key in row}, "prompt": text,
-                 SEED_KEY: begun, ROW_KEY: row}
-                for (begun, row), text in zip(beginnings, self._ask("show", beginnings), strict=True)]
+        prompts = []
+        for (own_seed, row), text in zip(beginnings, self._ask("show", beginnings), strict=True):
+            item = {key: row[key] for key in ITEM_KEYS if key in row}
+            prompts.append({"expected_answer": "not given", **item, "prompt": text, SEED_KEY: own_seed, ROW_KEY: row})
+        return prompts
 
     def reset(self, beginnings: Sequence[tuple[int, Row]]) -> list[str]:
-        """Begins an episode with each seed and row, and ends all earlier ones; what each shows. Raises as `step`."""
+        """End all episodes, and begin one for each seed and row; returns their first texts. Raises as `step`."""
         return list(self._ask("reset", [(seed, dict(row)) for seed, row in beginnings]))
 
     def step(self, turns: Sequence[tuple[int, str]]) -> list[Step]:
-        """The replies to turns of some episodes, by their index in `reset`.
+        """The replies to turns: the index of an episode in `reset`, and the model's text.
 
-        Raises `RewardError` if the environment raised, took too long, ended its process, or gave back something else.
+        Raises `RewardError` if the environment fails, takes too long, or returns something else.
         """
         return [Step(*values) for values in self._ask("step", list(turns))]
 

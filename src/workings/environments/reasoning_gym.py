@@ -1,4 +1,4 @@
-"""Tasks of the library `reasoning-gym`: a question, and one answer that the library's own verifier scores."""
+"""Tasks of the library `reasoning-gym`: a question, and one answer that the library scores."""
 
 import json
 from collections.abc import Iterator
@@ -13,10 +13,7 @@ class ReasoningGym:
     """One task of the library; an episode has one turn."""
 
     def __init__(self, task: str, **config: Any) -> None:
-        """A task by its name in the library, with the keys of its configuration.
-
-        Raises `RequestError` if the library is not installed, or has no such task.
-        """
+        """A task of the library with its configuration. Raises `RequestError` if it does not exist here."""
         try:
             import reasoning_gym
             from reasoning_gym.factory import DATASETS
@@ -30,27 +27,24 @@ class ReasoningGym:
 
     @staticmethod
     def version(task: str) -> str:
-        """What decides the scores: the library's version."""
-        del task
+        """Version of the library, which decides the scores."""
         return installed("reasoning-gym")
 
     def tasks(self, seed: int, count: int) -> Iterator[dict[str, Any]]:
-        """Its questions with their whole entries, as text because they may hold nulls."""
-        # Without a seed the library takes a random one.
-        made = self._library.create_dataset(self._task, seed=seed, size=count, **self._config)
-        for number, entry in enumerate(made):
-            answer = entry["answer"]
+        """The library's entries, as text because they may hold nulls."""
+        entries = self._library.create_dataset(self._task, seed=seed, size=count, **self._config)
+        for number, entry in enumerate(entries):
+            answer = "" if entry["answer"] is None else str(entry["answer"])
             yield {"id": f"{self._task}-{number:06d}", "entry": json.dumps(entry),
-                   "expected_answer": "not given" if answer is None or not str(answer).strip() else str(answer)}
+                   "expected_answer": answer if answer.strip() else "not given"}
 
     def reset(self, seed: int, row: Row) -> str:
         """The question; nothing is random."""
-        del seed
         self._entry: dict[str, Any] = json.loads(row["entry"])
         return str(self._entry["question"])
 
     def step(self, text: str) -> Step:
-        """The library's score of the text without the reasoning before it; the episode ends."""
+        """The library's score of the answer, which follows the reasoning; the episode ends."""
         answer = text.rpartition("</think>")[2].rpartition("<answer>")[2].partition("</answer>")[0].strip()
         score = self._library.get_score_answer_fn(self._task)(answer, self._entry)
         return Step("", float(score), done=True)

@@ -1,4 +1,4 @@
-"""Which environment a recipe names, and what a record says of it."""
+"""The environment that a recipe names: shipped, of a library, or in a user's file."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from workings.record.digest import file_digest
 
 SHIPPED: dict[str, tuple[Callable[..., Environment], str]] = {
     "calculator": (Calculator, "1"), "guess-number": (GuessNumber, "1"), "frozen-lake": (FrozenLake, "1")}
-"""Environments of this project with their versions, raised whenever a reply changes."""
+"""Name -> class, and version, which is raised whenever a reply changes."""
 LIBRARIES: dict[str, type[ReasoningGym | VerifiersTaskset | OpenEnv]] = {
     "reasoning-gym": ReasoningGym, "verifiers": VerifiersTaskset, "openenv": OpenEnv}
-"""Adapters of other libraries by the name before the colon."""
+"""Name before the colon -> adapter of a library."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class EnvironmentSettings:
 
     config: EnvironmentConfig
     base: Path = Path()
-    """Directory that the relative path of a file starts from: that of the recipe."""
+    """The recipe's folder, from which the path of a user's file starts."""
 
     def __post_init__(self) -> None:
         name = self.config.name
@@ -48,7 +48,7 @@ class EnvironmentSettings:
 
     @property
     def version(self) -> str:
-        """What decides its replies next to its options: a version or a file's digest. Raises `RequestError`."""
+        """A version or a file's digest: with the options it decides the replies. Raises `RequestError`."""
         if self.config.file:
             if not self.path.is_file():
                 raise RequestError(f"environment: {self.config.name} has no file {self.path}", "a Python file",
@@ -60,12 +60,14 @@ class EnvironmentSettings:
         return LIBRARIES[library].version(task)
 
     def recorded(self) -> dict[str, Any]:
-        """Name, version and options, as JSON values. Raises `RequestError` for a missing file; nothing is run."""
+        """Name, version and options, as JSON values. Runs nothing. Raises `RequestError` for a missing file."""
         return {"name": self.name, "version": self.version, "options": dict(self.config.options),
                 "turns": self.config.turns}
 
     def make(self) -> Environment:
-        """A new environment that is shipped or of a library. Raises `RequestError`, and ``TypeError`` for options."""
+        """A new environment, shipped or of a library. Raises `RequestError`, and ``TypeError`` for wrong options."""
         name, _, task = self.config.name.partition(":")
         options: dict[str, Any] = self.config.options
-        return LIBRARIES[name](task, **options) if name in LIBRARIES else SHIPPED[name][0](**options)
+        if name in LIBRARIES:
+            return LIBRARIES[name](task, **options)
+        return SHIPPED[name][0](**options)

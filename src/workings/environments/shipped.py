@@ -9,24 +9,24 @@ from typing import Any
 from workings.data.generators.base import rank
 from workings.environments.base import Row, Step
 
-_ASKED = re.compile(r"^\s*(-?\d{1,12})\s*([+*-])\s*(-?\d{1,12})\s*=\s*$")
+_CALL = re.compile(r"^\s*(-?\d{1,12})\s*([+*-])\s*(-?\d{1,12})\s*=\s*$")
 _NUMBER = re.compile(r"^\s*(-?\d{1,30})\s*\.?\s*$")
 _EXAMPLE = [{"role": role, "content": text}
             for call, result in (("62 - 17", "45"), ("35 * 41", "1435"))
             for role, text in (("user", f"What is {call}?"), ("assistant", f"{call} ="),
                                ("user", result), ("assistant", result))]
-"""Turns before each question: a model of 135 million parameters copies examples but does not follow rules."""
+"""Turns before each question, which a small model can copy."""
 OPERATIONS = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}
 
 
 class Calculator:
-    """Sums, differences and products that are too large for a small model's head.
+    """Questions such as `What is 62 - 17?`. The model may have the operation computed before it answers.
 
-    A turn `A + B =` is an operation, whose result is shown; a number alone is the answer, which ends the episode.
+    A turn `62 - 17 =` calls the calculator, which replies `45`. A number alone is the answer and ends the episode.
     """
 
     def __init__(self, *, digits: int = 3, operations: str = "+-*") -> None:
-        """Tasks with numbers of this many digits. Raises ``ValueError`` for what cannot be asked."""
+        """Tasks with numbers of so many digits. Raises ``ValueError`` for invalid arguments."""
         if not 1 <= digits <= 9 or not operations or set(operations) - {*OPERATIONS}:
             raise ValueError(f"digits from 1 to 9 and operations among +-*, not {digits} and {operations!r}")
         self._digits, self._operations = digits, operations
@@ -42,23 +42,22 @@ class Calculator:
                    "expected_answer": str(OPERATIONS[sign](a, b)), "history": _EXAMPLE}
 
     def reset(self, seed: int, row: Row) -> str:
-        """The question; nothing is random."""
-        del seed
+        """The question."""
         self._expected, self._right_call = str(row["expected_answer"]), f"{row['a']}{row['sign']}{row['b']}"
         self._called = False
         return f"What is {row['a']} {row['sign']} {row['b']}?"
 
     def step(self, text: str) -> Step:
-        """The result of an operation (reward 0.2 for the requested one), or 0.8 for the correct answer."""
-        if asked := _ASKED.match(text):
-            a, sign, b = asked.groups()
-            # Once only: a model must not live on asking.
-            earns = 0.2 if not self._called and f"{int(a)}{sign}{int(b)}" == self._right_call else 0.0
+        """The result of an operation, or the end. Rewards: 0.2 if the first call is the right one, 0.8 if right."""
+        call = _CALL.match(text)
+        if call:
+            a, sign, b = int(call[1]), call[2], int(call[3])
+            is_right_call = not self._called and f"{a}{sign}{b}" == self._right_call
             self._called = True
-            return Step(f"{OPERATIONS[sign](int(a), int(b))}", earns)
+            return Step(str(OPERATIONS[sign](a, b)), 0.2 if is_right_call else 0.0)
         answer = _NUMBER.match(text)
-        right = answer is not None and str(int(answer[1])) == self._expected
-        return Step("", 0.8 if right else 0.0, done=True)
+        is_right = answer is not None and str(int(answer[1])) == self._expected
+        return Step("", 0.8 if is_right else 0.0, done=True)
 
 
 MOVES = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
@@ -66,40 +65,35 @@ Place = tuple[int, int]
 
 
 class FrozenLake:
-    """A square of ice with holes; the model writes `up`, `down`, `left` or `right`.
-
-    As in Gymnasium's environment of this name, but the ice is not slippery and moves towards the goal earn a little.
-    """
+    """A square of ice with holes, after Gymnasium's; the model walks by `up`, `down`, `left` and `right`."""
 
     def __init__(self, *, size: int = 3, holes: int = 2) -> None:
-        """Size of a side, and number of holes. Raises ``ValueError`` where they leave no room."""
+        """Length of a side, and number of holes. Raises ``ValueError`` if they leave no way."""
         if not 2 <= size <= 9 or not 0 <= holes <= size * size - 2 * size + 1:
             raise ValueError(f"a size from 2 to 9 with holes that leave a way, not {size} and {holes}")
         self._size, self._holes = size, holes
 
     def tasks(self, seed: int, count: int) -> Iterator[dict[str, Any]]:
-        """Lakes with a way to the goal, determined by the seed; lakes may repeat."""
+        """Lakes with a way to the goal; two may be the same."""
         for number in range(count):
             yield {"id": f"lake-{number:06d}", "lake": "\n".join(self._draw(seed, number)), "expected_answer": "goal"}
 
     def reset(self, seed: int, row: Row) -> str:
-        """The lake with the place of the model; nothing is random."""
-        del seed
+        """The lake with the model's place P."""
         self._lake, self._place = str(row["lake"]).split("\n"), (0, 0)
         self._distances = distances(self._lake)
-        # A line a word: in a tokenizer that is trained on the tasks each is one token.
+        # One word per line, so that each is one token of a tokenizer that is trained on the tasks.
         return "\n".join(["Walk from P to G, not into H, with", *MOVES, self._shown()])
 
     def step(self, text: str) -> Step:
-        """1 at the goal; 0.1 for a step towards it and -0.1 for one away; no direction, or a hole, ends the episode.
+        """Move by the text's first word. Rewards: 1 at the goal, 0.1 for nearer, -0.1 for farther.
 
-        The text's first word counts.
+        The goal, a hole, and any other word end the episode.
         """
         move = MOVES.get("".join(text.split()[:1]))
         if move is None:
             return Step("", 0.0, done=True)
         row, column = self._place[0] + move[0], self._place[1] + move[1]
-        # At a wall the model does not move.
         target = (row, column) if _inside(self._lake, row, column) else self._place
         if self._lake[target[0]][target[1]] == "H":
             return Step("", 0.0, done=True)
@@ -128,7 +122,7 @@ class FrozenLake:
 
 
 def distances(lake: list[str]) -> dict[Place, int]:
-    """Moves to the goal from every place from which it can be reached."""
+    """Place -> number of moves to the goal, for each place from which it can be reached; breadth first."""
     goal = (len(lake) - 1, len(lake[-1]) - 1)
     found, waiting = {goal: 0}, deque([goal])
     while waiting:
@@ -149,7 +143,7 @@ _GUESS = re.compile(r"\s*(\d{1,9})(?!\d)")
 
 
 class GuessNumber:
-    """A number from 1 to `most`, from the seed."""
+    """The model guesses a number from 1 to `most`, and is told `higher` or `lower`."""
 
     def __init__(self, *, most: int = 8) -> None:
         """The largest number. Raises ``ValueError`` for one below 2."""
@@ -158,22 +152,20 @@ class GuessNumber:
         self._most = most
 
     def tasks(self, seed: int, count: int) -> Iterator[dict[str, Any]]:
-        """Games with different ids, which determine their seeds."""
-        del seed
+        """Games with different ids, from which their seeds follow."""
         return ({"id": f"guess-{number:06d}"} for number in range(count))
 
     def reset(self, seed: int, row: Row) -> str:
-        """The question; the number follows from the seed."""
-        del row
+        """The question; the seed decides the number."""
         # `random.Random` guarantees its stream only for `random`.
         self._secret = 1 + int(random.Random(seed).random() * self._most)  # noqa: S311 - a game, no secret
         self._low, self._high = 1, self._most
         return f"Guess a number from 1 to {self._most}. You are told higher or lower."
 
     def step(self, text: str) -> Step:
-        """1 for the number; 0.1 for another one that the replies so far leave possible; no number ends the game.
+        """Guess the number that the text begins with. Rewards: 1 if right, 0.1 if the replies so far allow it.
 
-        The number that the text begins with counts.
+        The right number, and a text without a number, end the game.
         """
         guess = _GUESS.match(text)
         if guess is None:

@@ -1,4 +1,4 @@
-"""Tasksets of the library `verifiers` (0.4): a question, and one answer that the task's own rewards score."""
+"""Tasksets of the library `verifiers` (0.4): a question, and one answer that the task's rewards score."""
 
 import asyncio
 import inspect
@@ -9,21 +9,18 @@ from workings.environments.base import Row, Step, installed, source_of
 from workings.errors import RequestError
 from workings.hints import pip_install
 
-_SIMPLE = "a taskset whose tasks are a question in text, with rewards that need no runtime, tools or judge"
-
 
 class VerifiersTaskset:
-    """A taskset by the name of its installed module; an episode has one turn.
+    """A taskset of an installed module; an episode has one turn.
 
-    The library starts containers and servers for an agent. The rewards of a simple task need only a trace, which is
-    made here from the question and the model's text, so a stranger can compute them again.
+    The library itself starts containers and servers for an agent. The rewards of a simple task need only a trace, which
+    is made here from the question and the model's text.
     """
 
     def __init__(self, name: str, **config: Any) -> None:
-        """A taskset with the keys of its configuration.
+        """A taskset with its configuration.
 
-        Raises `RequestError` if the library or the taskset is not installed, or its tasks need more than a question and
-        an answer.
+        Raises `RequestError` if it is not installed, or its tasks need more than a question and an answer.
         """
         try:
             from verifiers.v1.utils import loaders
@@ -37,48 +34,56 @@ class VerifiersTaskset:
                                "an installed module that exports one Taskset") from None
         self._taskset = made(loaders.taskset_config_type(name)(id=name, **config))
         self._task_type = self._taskset.task_type()
-        needs = self._needs(loaders.environment_class(name).__name__ != "SingleAgentEnv")
+        has_environment = loaders.environment_class(name).__name__ != "SingleAgentEnv"
+        needs = "its own environment of several agents" if has_environment else self._needs()
         if needs:
-            raise RequestError(f"environment verifiers:{name} needs {needs}", _SIMPLE)
+            raise RequestError(f"environment verifiers:{name} needs {needs}", "a taskset whose tasks are a question in "
+                               "text, with rewards that need no runtime, tools or judge")
 
-    def _needs(self, several_agents: bool) -> str:
+    def _needs(self) -> str:
         """What the tasks need besides a question and an answer; empty if nothing."""
         kind, config = self._task_type, self._taskset.config
+        if kind.NEEDS_CONTAINER:
+            return "a container"
+        if kind.toolsets(config.task) or type(self._taskset).toolsets(config):
+            return "tools"
+        if config.task.judges:
+            return "a judge"
         task = kind(kind.data_type().model_construct(), config.task)
-        names = [function.__name__ for function in (*task.hooks("reward"), *task.hooks("metric"))
-                 if getattr(inspect.signature(function).parameters.get("runtime"), "default", None)
-                 is inspect.Parameter.empty]
-        # A method that the library calls with its runtime, if the task has its own.
-        own = [name for name in ("setup", "finalize") if name in vars(kind)]
-        return ("its own environment of several agents" if several_agents
-                else "a container" if kind.NEEDS_CONTAINER
-                else "tools" if kind.toolsets(config.task) or type(self._taskset).toolsets(config)
-                else "a judge" if config.task.judges
-                else f"a runtime for {', '.join(names + own)}" if names or own else "")
+        names = []
+        for function in (*task.hooks("reward"), *task.hooks("metric")):
+            runtime = inspect.signature(function).parameters.get("runtime")
+            if runtime is not None and runtime.default is inspect.Parameter.empty:
+                names.append(function.__name__)
+        # The library calls these with a runtime, if the task defines them.
+        names += [name for name in ("setup", "finalize") if name in vars(kind)]
+        return f"a runtime for {', '.join(names)}" if names else ""
 
     @staticmethod
     def version(name: str) -> str:
-        """What decides the rewards: the library's version and the digest of the taskset's source."""
+        """Version of the library and digest of the taskset's source, which decide the rewards."""
         return f"{installed('verifiers')}, {source_of(name.replace('-', '_').lower())}"
 
     def tasks(self, seed: int, count: int) -> Iterator[dict[str, Any]]:
-        """Its tasks with their whole data, as text because they may hold nulls: shuffled, or in order if endless."""
+        """The tasks' data, as text because they may hold nulls: shuffled, or in their order if they are endless."""
         view = self._taskset.shuffle(seed).take(count) if self._taskset.bounded else self._taskset.take(count)
         for number, task in enumerate(view):
             data = task.data
             if not isinstance(data.prompt, str):
                 raise TypeError(f"task {number} begins with several messages; expected a question in text")
-            row = {"id": f"{data.id or number}-{task.hash[:12]}", "data": data.model_dump_json(exclude_none=True)}
-            yield row | ({"history": [{"role": "system", "content": data.system_prompt}]} if data.system_prompt else {})
+            row: dict[str, Any] = {"id": f"{data.id or number}-{task.hash[:12]}",
+                                   "data": data.model_dump_json(exclude_none=True)}
+            if data.system_prompt:
+                row["history"] = [{"role": "system", "content": data.system_prompt}]
+            yield row
 
     def reset(self, seed: int, row: Row) -> str:
-        """The question; nothing is random."""
-        del seed
+        """The question."""
         self._data = self._task_type.data_type().model_validate_json(row["data"])
         return str(self._data.prompt)
 
     def step(self, text: str) -> Step:
-        """The sum of the task's weighted rewards for a trace of question and text; the episode ends."""
+        """The sum of the task's weighted rewards for the text; the episode ends."""
         import verifiers.v1 as vf
         from verifiers.v1.graph import prepare_turn
 

@@ -1,4 +1,4 @@
-"""The process that an environment runs in (see `workings.scoring.worker`), with the guard of reward functions."""
+"""The child process of `workings.environments.process`: it plays episodes and answers requests about them."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from workings.scoring.worker import Answer, error_text, limit_memory, loading, s
 
 
 class _Player:
-    """Episodes that are played together; each method answers the request of its name."""
+    """Episodes that are played together; each public method answers the requests of its name."""
 
     def __init__(self, make: Callable[[], Environment]) -> None:
         self._make = make
@@ -25,14 +25,14 @@ class _Player:
         make_tasks = getattr(self._make(), "tasks", None)
         if make_tasks is None:
             raise TypeError("it makes no tasks (a method tasks(seed, count)), so that data.traces must be a file")
-        # As JSON, so that a recorded row is the same.
+        # Through JSON, so that the recorded row is the same.
         rows = json.loads(json.dumps([dict(row) for row in make_tasks(seed, count)]))
         if len(rows) != count or any(not isinstance(row.get("id"), str) for row in rows):
             raise ValueError(f"tasks(seed, {count}) gave {len(rows)} rows; each needs an id")
         return list(rows)
 
     def show(self, beginnings: list[tuple[int, dict[str, Any]]]) -> list[str]:
-        # One at a time: a server may have few sessions.
+        # One at a time, because a server may allow few sessions.
         return [self.reset([begun])[0] for begun in beginnings]
 
     def reset(self, beginnings: list[tuple[int, dict[str, Any]]]) -> list[str]:
@@ -50,15 +50,17 @@ class _Player:
 
 
 def _plays(job: tuple[EnvironmentSettings, str]) -> Callable[[Any], Iterator[Answer]]:
-    """What answers requests: a verb and its arguments. Raises `RequestError`."""
+    """The function that answers a request: a method's name of `_Player`, and arguments. Raises `RequestError`."""
     settings, version = job
     limit_memory(int(settings.config.memory_gib * 1024**3))
     if not settings.config.server:  # its adapter runs no foreign code, and needs a connection
         sys.addaudithook(refuse)
     with loading(settings.name, "an environment that can be made, with options that it takes"):
-        make: Callable[[], Environment] = settings.make if not settings.config.file else partial(
-            run_file("environment", settings.path, "class", settings.config.name.rpartition(":")[2],
-                     unchanged=settings.version == version), **settings.config.options)
+        make: Callable[[], Environment] = settings.make
+        if settings.config.file:
+            environment = run_file("environment", settings.path, "class", settings.config.name.rpartition(":")[2],
+                                   unchanged=settings.version == version)
+            make = partial(environment, **settings.config.options)
         make()
     player = _Player(make)
 
@@ -74,8 +76,8 @@ def _plays(job: tuple[EnvironmentSettings, str]) -> Callable[[Any], Iterator[Ans
 def _checked(given: Any) -> Step:
     """A reply with a finite reward. Raises ``TypeError`` for anything else."""
     observation, reward, done = given
-    if not isinstance(observation, str) or isinstance(reward, bool) or not isinstance(
-            reward, int | float) or not math.isfinite(reward):
+    is_number = isinstance(reward, int | float) and not isinstance(reward, bool)
+    if not isinstance(observation, str) or not is_number or not math.isfinite(reward):
         raise TypeError(f"step(text) must return (text, finite number, whether it is over), not {given!r:.80}")
     return Step(observation, float(reward), bool(done))
 

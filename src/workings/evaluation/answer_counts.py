@@ -1,7 +1,4 @@
-"""Count completions with an answer, distinct answers and cut-off texts, to judge what an accuracy is worth.
-
-Computed from the sealed completions on demand; not recorded.
-"""
+"""Counts of answers, distinct answers and cut-off completions, which tell what an accuracy is worth."""
 
 import re
 from collections import Counter
@@ -15,9 +12,9 @@ from workings.evaluation.settings import answer_key
 from workings.record.number_text import percent
 
 CUT_OFF_FROM = 0.2
-"""Share of completions that were cut off at the length limit from which they are named."""
+"""Share of completions that were cut off at the length limit, from which there is a warning."""
 MIN_COMPLETIONS = 10
-"""Minimum completions for this warning."""
+"""Completions that this warning needs at least."""
 _LONGEST_KEY = 200
 """Leading characters that identify an answer."""
 _LOOKED_THROUGH = 20_000
@@ -44,9 +41,11 @@ class AnswerCounts:
     def text(self) -> str:
         """For humans, one line."""
         unread = f" ({percent(self.unread)} contain the expected one)" if self.unread else ""
-        answers = {0: "no answer at all", 1: f"one answer in {percent(self.same_answer)}"}.get(
-            self.distinct_answers,
-            f"{self.distinct_answers:,} different answers, the most frequent in {percent(self.same_answer)}")
+        answers = f"{self.distinct_answers:,} different answers, the most frequent in {percent(self.same_answer)}"
+        if self.distinct_answers == 0:
+            answers = "no answer at all"
+        elif self.distinct_answers == 1:
+            answers = f"one answer in {percent(self.same_answer)}"
         return (f"no answer found in {percent(self.no_answer)}{unread}; {answers}; always giving the most frequent "
                 f"expected answer would reach {percent(self.majority_accuracy)}")
 
@@ -73,7 +72,7 @@ class AnswerCounter:
             self.unread += names_expected(sample)
 
     def warning(self, name: str) -> str:
-        """Why the completions of an evaluation with this name say little about the model; mostly empty."""
+        """Why the completions of the evaluation ``name`` say little about a model; empty if they do not."""
         if self.completions < MIN_COMPLETIONS or self.cut_off < CUT_OFF_FROM * self.completions:
             return ""
         share = "all" if self.cut_off == self.completions else f"{self.cut_off:,} of"
@@ -89,26 +88,24 @@ class AnswerCounter:
 
 
 def has_answer(sample: dict[str, Any]) -> bool:
-    """Whether a prediction has an answer: one that a rule found, or any text if a judge read all of it."""
+    """Whether a completion has an answer: one that a rule extracted, or any text if a judge scored it."""
     if "judge" in sample:
         return isinstance(sample["completion"], str) and bool(sample["completion"].strip())
     return isinstance(sample.get("extracted"), str)
 
 
 def names_expected(sample: dict[str, Any]) -> bool:
-    """Whether a completion without a found answer contains the expected one anywhere: the most generous reading.
-
-    It accepts many wrong answers, so it only bounds how many correct ones were missed.
-    """
+    """Whether a completion without an answer contains the expected one: an upper bound of what the rules missed."""
     text = sample.get("completion")
     if has_answer(sample) or not isinstance(text, str):
         return False
     text = text[-_LOOKED_THROUGH:]
     for expected in (str(sample.get("gold")), *sample.get("aliases", ())):
-        if number := parse_number(expected):
-            if mentions([_TIMES.sub(lambda match: _TIMES_AS_NUMBERS[match.group().casefold()], text)], number.value):
+        number, words = parse_number(expected), normalise_text(expected)
+        if number:
+            with_numbers = _TIMES.sub(lambda match: _TIMES_AS_NUMBERS[match.group().casefold()], text)
+            if mentions([with_numbers], number.value):
                 return True
-        elif (words := normalise_text(expected)) and re.search(
-                rf"(?<!\w){re.escape(words)}(?!\w)", normalise_text(text)):
+        elif words and re.search(rf"(?<!\w){re.escape(words)}(?!\w)", normalise_text(text)):
             return True
     return False

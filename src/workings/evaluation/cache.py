@@ -1,7 +1,6 @@
-"""Evaluations of untrained models, made once: the base that many runs are compared with.
+"""Evaluations of untrained models, each made once for all runs that are compared with it.
 
-The unit is next to the runs. Its name holds the digest of everything that decides its contents, so a unit of that name
-is the correct one. One whose files do not match their checksums is recomputed, with a note.
+The unit is next to the runs, as `base-NAME-DIGEST`: the digest is of everything that decides its contents.
 """
 
 import re
@@ -27,24 +26,16 @@ _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]+")
 
 def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, *, make_state: "Callable[[], State]",
                   settings: EvaluationSettings, model: Mapping[str, Any], name: str) -> tuple[EvaluationRecord, str]:
-    """The evaluation of an untrained model at ``folder/base-NAME-DIGEST``, from the cache or new.
+    """The evaluation of an untrained model, from the cache or new; and a note if a damaged one was recomputed.
 
-    The second value is the damage of a cached unit that was recomputed, or "". Raises `RequestError` if another process
-    is making it, or as `workings.evaluation.run.evaluate`.
-
-    Args:
-        session: engine, tokenizer and template; its state is not used.
-        items: the questions.
-        folder: that of the runs; not a run, where an evaluation represents that run's own model.
-        make_state: makes the state to evaluate; called only without a cached evaluation.
-        settings: decoding, extraction, scoring.
-        model: identity of the weights: their digests, or shape and seed of random ones, and number formats.
-        name: display name of the model.
+    The unit is in ``folder``, that of the runs. ``make_state`` makes the state to evaluate instead of the session's, if
+    there is no cached evaluation. ``model`` is the identity of the weights: their digests, or shape and seed of random
+    ones, and number formats. Raises `RequestError` if another process is making the unit, or as `evaluate`.
     """
     key = base_key(generation_job(session, items, settings=settings, made_from=None, facts=model).config)
-    # Truncated, because most file systems limit names to 255 bytes.
     unit = folder / f"base-{_UNUSUAL.sub('-', name).strip('-.')[:60]}-{key}"
-    note, record = "", EvaluationRecord(unit)
+    record = EvaluationRecord(unit)
+    note = ""
     if unit.exists():
         try:
             record.results()
@@ -57,10 +48,7 @@ def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, 
 
 
 def base_key(config: Mapping[str, Any]) -> str:
-    """The digits at the end of the name of an untrained model's evaluation, from its `eval_config.json`.
-
-    Raises `KeyError` or `TypeError` if that lacks a section.
-    """
+    """The digest in the name of an untrained model's evaluation, from a complete `eval_config.json`."""
     engine, decoding = config["engine"], dict(config["decoding"])
     if decoding["temperature"] == 0:
         del decoding["seed"]  # does not affect greedy answers: runs with several seeds share their base

@@ -1,4 +1,4 @@
-"""Existing completions: JSON lines with ``id`` and ``completion``."""
+"""Existing completions, a JSON line each: `{"id": "item-1", "completion": "…", "sample": 0}`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,6 @@ from workings.scoring.items import Item
 
 MAX_PROBLEMS_SHOWN = 20
 """Examples named per kind of problem; all are counted."""
-
 MAX_SAMPLES = 10_000
 
 
@@ -19,11 +18,11 @@ class ExternalPredictions:
     """The lines of a file of predictions, by item."""
 
     def __init__(self, path: Path, items: Sequence[Item]) -> None:
-        """Read the file. Raises `RequestError` if there is no completion of an item, or a wild number of a sample."""
+        """Read the file. Raises `RequestError` if it has no completion of an item, or samples' numbers have gaps."""
         if not path.is_file():
             raise RequestError(f"predictions: {path} is not a file", "a file of JSON lines with id and completion")
         self.problems: dict[str, Any] = {}
-        """Every kind of problem of the file counted, the first few named."""
+        """Kind of problem -> its count, and the first lines or ids with it."""
         self._records: dict[str, list[dict[str, Any]]] = {item.id: [] for item in items}
         for number, record in read_objects(path):
             self._add(number, record)
@@ -31,28 +30,28 @@ class ExternalPredictions:
         if not records:
             raise RequestError(f"predictions: {path}: no line has the id of an item",
                                "lines with id and completion, ids as in the items")
-        # One huge number would give every item that many missing samples.
+        # Each item is expected to have all samples up to the highest number.
         numbers = [record["sample"] for record in records if _is_sample(record.get("sample"))]
         self.samples = max(numbers, default=0) + 1
         if self.samples > len(records):
             raise RequestError(f"predictions: {path} has a sample {self.samples - 1}, and only {len(records)} lines of "
                                "items", "samples that are numbered from 0", "number the samples of each id from 0")
-        # Otherwise every item would score 0.
         if not any(isinstance(record.get("completion"), str) for record in records):
             raise RequestError(f"predictions: {path}: no line has a text as its completion; its keys are "
                                f"{', '.join(records[0])}"[:400], "lines with id and completion (a text)",
                                "name the key that holds the text completion")
 
     def completions_of(self, item: Item) -> list[UnscoredCompletion]:
-        """An item's completions; a missing, double or invalid one becomes a problem of that sample.
+        """An item's completion for each sample number; a missing or invalid one becomes a problem of that sample.
 
-        Several lines with one id need different ``sample`` numbers; otherwise none of them counts.
+        Lines with the same id need different ``sample`` numbers; otherwise the item has one sample with that problem.
         """
         records = self._records[item.id]
         if self._is_double(item.id):
             return [UnscoredCompletion(item=item, problem=f"double: {len(records)} lines with this id")]
-        # The number of a single line does not matter: it is sample 0.
-        by_sample = {record["sample"]: record for record in records} if len(records) > 1 else dict(enumerate(records))
+        by_sample = dict(enumerate(records))  # a single line is sample 0
+        if len(records) > 1:
+            by_sample = {record["sample"]: record for record in records}
         missing = "missing: no line with this id" if not records else "missing: no line for this sample"
         return [_unscored_completion(item, sample, by_sample[sample]) if sample in by_sample
                 else UnscoredCompletion(item=item, sample=sample, problem=missing)
@@ -60,7 +59,7 @@ class ExternalPredictions:
 
     @property
     def double(self) -> str:
-        """The first id with several lines whose samples are not numbered; empty without one."""
+        """The first id with several lines that are not numbered differently; empty if there is none."""
         return next(filter(self._is_double, self._records), "")
 
     def _is_double(self, name: str) -> bool:
@@ -82,17 +81,18 @@ class ExternalPredictions:
             return
         found = self.problems.setdefault(kind, {"count": 0, "first": []})
         found["count"] += 1
-        # A million bad lines must not fill memory or the summary.
         if found["count"] <= MAX_PROBLEMS_SHOWN:
             found["first"].append(what[:200])
 
 
 def _unscored_completion(item: Item, sample: int, record: dict[str, Any]) -> UnscoredCompletion:
     text, reason, tokens = record.get("completion"), record.get("finish_reason"), record.get("completion_tokens")
-    problem = "" if isinstance(text, str) else (
-        f"no text: completion is {str(text)[:40]} ({type(text).__name__})" if "completion" in record else
-        "no text: the line has no completion")
-    return UnscoredCompletion(item=item, sample=sample, text=text if isinstance(text, str) else "", problem=problem,
+    problem = ""
+    if "completion" not in record:
+        problem = "no text: the line has no completion"
+    elif not isinstance(text, str):
+        problem = f"no text: completion is {str(text)[:40]} ({type(text).__name__})"
+    return UnscoredCompletion(item=item, sample=sample, text="" if problem else text, problem=problem,
                               finish_reason=reason if reason in ("stop", "length") else "",
                               tokens=tokens if _is_index(tokens) else -1)
 

@@ -1,4 +1,4 @@
-"""The first wrong equation of a completion, and the items of an evaluation by its line."""
+"""The first wrong equation of a completion, and how many items of an evaluation go wrong in which line."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -14,15 +14,13 @@ from workings.scoring.form import checked_equations, reasoning_text
 RIGHT, NOT_FOUND, UNSCORED = "right, no wrong equation", "wrong, no wrong equation", "could not be scored"
 WRONG_STEP_KINDS = ("right, a wrong equation", *(f"wrong from line {line} on" for line in range(1, 6)),
                     "wrong from line 6+")
-"""Kinds with a step that is wrong; of wrong answers the index is the number of the line."""
+"""Kinds of items with a wrong equation: first of those with a right answer, then by line number."""
 KINDS = (RIGHT, *WRONG_STEP_KINDS, NOT_FOUND, UNSCORED)
 """All kinds of items, in the order in which they are shown."""
 
 
 def first_wrong_step(text: str) -> Equation | None:
-    """The first definitely wrong equation of a text, or None.
-
-    It is arithmetic, and mostly but not always where a solution goes wrong: see docs/evaluation.md.
+    """The first equation of a text that is certainly wrong, or None. See docs/evaluation.md.
 
     >>> first_wrong_step("7+5=12, carry 1; 4+2+1=8").written
     '4+2+1=8'
@@ -33,16 +31,16 @@ def first_wrong_step(text: str) -> Equation | None:
 
 @dataclass(frozen=True, slots=True)
 class WrongPlace:
-    """The first equation that does not hold."""
+    """The place of the first wrong equation of a completion."""
 
     start: int
-    """Its start in the completion, in characters."""
+    """Index of its first character in the completion."""
     end: int
-    """After its last character."""
+    """Index after its last character."""
     line: int
-    """Of the lines of the reasoning that are not blank, the one in which it is; from 1."""
+    """Its line, from 1; blank lines of the reasoning do not count."""
     lines: int
-    """Such lines in all."""
+    """Lines of the reasoning that are not blank."""
     written: str
     expected: str
     """The correct value, such as `18`."""
@@ -53,49 +51,38 @@ class WrongPlace:
 
 
 def wrong_place(completion: str) -> WrongPlace | None:
-    """The first wrong equation of a completion's reasoning; None where every equation that can be read holds."""
+    """The place of the first wrong equation of a completion's reasoning, or None."""
     reasoning = reasoning_text(completion)
     equation = first_wrong_step(reasoning)
     if equation is None:
         return None
-    def lines(text: str) -> int:
+
+    def count_lines(text: str) -> int:
         return sum(bool(line.strip()) for line in text.splitlines())
 
     offset = completion.find(reasoning)
-    line = 1 + lines(reasoning[:reasoning.rfind("\n", 0, equation.start) + 1])
-    return WrongPlace(offset + equation.start, offset + equation.end, line, lines(reasoning), equation.written,
-                      equation.expected)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FirstWrongSteps:
-    """An evaluation's items by kind, by the first sample of each."""
-
-    kinds: dict[str, int]
-    """Counts, in table order."""
+    lines_before = count_lines(reasoning[:reasoning.rfind("\n", 0, equation.start) + 1])
+    return WrongPlace(offset + equation.start, offset + equation.end, 1 + lines_before, count_lines(reasoning),
+                      equation.written, equation.expected)
 
 
 def kind_of_item(sample: dict[str, Any]) -> str:
     """The kind of a prediction: by its score and the line of the first wrong equation."""
     if "error" in sample or not isinstance(sample["completion"], str):
         return UNSCORED
-    return kind_of_text(sample["completion"], right=sample["score"] == 1)
-
-
-def kind_of_text(completion: str, *, right: bool) -> str:
-    """The kind of a completion that was scored."""
-    wrong_step = wrong_place(completion)
+    is_right = sample["score"] == 1
+    wrong_step = wrong_place(sample["completion"])
     if wrong_step is None:
-        return RIGHT if right else NOT_FOUND
-    return WRONG_STEP_KINDS[0 if right else min(wrong_step.line, len(WRONG_STEP_KINDS) - 1)]
+        return RIGHT if is_right else NOT_FOUND
+    return WRONG_STEP_KINDS[0 if is_right else min(wrong_step.line, len(WRONG_STEP_KINDS) - 1)]
 
 
-def count_first_wrong_steps(record: EvaluationRecord) -> FirstWrongSteps:
-    """Count the items of a sealed evaluation. Raises `RecordError` for unreadable predictions."""
+def count_first_wrong_steps(record: EvaluationRecord) -> dict[str, int]:
+    """Kind -> its items in a sealed evaluation, by their first samples. Raises as `read_predictions`."""
     return first_wrong_steps_of(samples[0] for samples in read_predictions(record.path / PREDICTIONS))
 
 
-def first_wrong_steps_of(samples: Iterable[dict[str, Any]]) -> FirstWrongSteps:
-    """Count items, one sample each."""
+def first_wrong_steps_of(samples: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """Kind -> number of these samples, in the order of `KINDS`; kinds without samples are left out."""
     counts = Counter(map(kind_of_item, samples))
-    return FirstWrongSteps(kinds={kind: counts[kind] for kind in KINDS if kind in counts})
+    return {kind: counts[kind] for kind in KINDS if kind in counts}

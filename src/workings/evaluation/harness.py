@@ -1,4 +1,4 @@
-"""Answers with the scores of another program's harness, sealed as evaluations; samples of lm-evaluation-harness."""
+"""Evaluations that another program's harness scores: sealed as units; samples of lm-evaluation-harness are read."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,79 +28,71 @@ class ScoredAnswer:
 
     item: Item
     text: str | None
-    """None where the task compares log likelihoods and the model writes nothing."""
+    """None if the task compares log likelihoods, so that the model writes nothing."""
     extracted: str
-    """The answer that was scored; empty: none was found."""
+    """The answer that was scored; empty if none was found."""
     score: Any
-    """As it was given; what is no number from 0 to 1 becomes an error."""
+    """As the program gave it; anything but a number from 0 to 1 becomes an error."""
     sample: int = 0
     finish_reason: str = ""
     tokens: int = -1
     log_likelihoods: tuple[float, ...] = ()
-    """Of the item's choices, in their order."""
+    """Those of the item's choices, in their order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRequest:
-    """What is asked of another program's task."""
+    """A task of another program, and how to run it. None and empty: as the task says."""
 
     name: str
-    """The task, as that program names it, or its file."""
+    """The task's name in that program, or its file."""
     limit: int | None = None
-    """Items of each task, from its beginning; None: all."""
+    """Number of items, from the task's beginning; None: all."""
     few_shot: int | None = None
-    """Worked examples before each question; None: as the task says."""
+    """Worked examples before each question."""
     metric: str = ""
     filter: str = ""
     max_new_tokens: int | None = None
-    """Longest completion in tokens; None: as the task says."""
+    """Longest completion in tokens."""
     batch_size: int = 64
     """Prompts per batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnsweredTask:
-    """A task's answers and what the record says of how they were made."""
+    """A task's scored answers, and how they were made, for the record."""
 
     answers: Sequence[ScoredAnswer]
     scorer: Mapping[str, Any]
-    """Name and version of what scored."""
+    """Name and version of the program that scored."""
     source: Mapping[str, Any]
     decoding: Mapping[str, Any]
     rule: str
-    """Names what found the answers."""
+    """Name of the rule that extracted the answers."""
 
 
 class Task(Protocol):
     """A task of another program, with its items."""
 
     def texts(self) -> Mapping[str, Sequence[str]]:
-        """All texts of each item that is asked, by its id; empty where they are known only once it was asked."""
-        ...
+        """Item's id -> all its texts; empty if the program tells them only while it asks."""
 
     def answer(self, session: "ModelSession") -> AnsweredTask:
-        """Have a model answer all items, and the program score them."""
-        ...
+        """Let a model answer all items and the program score the answers."""
 
 
 def harness_config(items: Sequence[Item], *, scorer: Mapping[str, Any], source: Mapping[str, Any],
                    facts: Mapping[str, Any], made_from: str | None = None) -> dict[str, Any]:
-    """``eval_config.json`` of an evaluation that another program scored.
-
-    ``facts`` is what decided the answers: `decoding`, `template`, `tokenizer`, `engine` and `model`.
-    """
+    """``eval_config.json``; ``facts`` are its sections `decoding`, `template`, `tokenizer`, `engine` and `model`."""
     return unit_config(items, EvaluationSettings(), source=dict(source), made_from=made_from) | {
         "scorer": dict(scorer), "extraction": {"absent": "another program found the answers"}, "form": "any",
         "aggregate": "mean", **facts}
 
 
 def seal_answers(answers: Iterable[ScoredAnswer], out: Path, config: dict[str, Any], *, rule: str) -> Scorecard:
-    """Record answers (the samples of an item together) with the scores that they have, and seal them at ``out``.
-
-    ``rule`` names what found them. Raises `RequestError` if ``out`` exists.
-    """
+    """Seal answers as an evaluation unit; an item's samples must follow each other. Raises as `EvaluationWriter`."""
     with EvaluationWriter(out, config) as unit:
-        unit.finished_chunks([])  # an earlier attempt's lines are written again
+        unit.finished_chunks([])  # removes the lines of an earlier attempt
         unit.append([_line(answer, rule) for answer in answers])
         scorecard, summary = summarize(unit.recorded_samples(), "mean", {})
         unit.seal(summary)
@@ -108,41 +100,44 @@ def seal_answers(answers: Iterable[ScoredAnswer], out: Path, config: dict[str, A
 
 
 def scored_answer(record: Mapping[str, Any], metric: str, where: str, prefix: str = "") -> ScoredAnswer:
-    """One sample of lm-evaluation-harness (and its `section`), with one of its metrics as the score.
-
-    ``where`` names the sample in an error; ``prefix`` comes before its id, as of documents of several tasks.
-    """
+    """A sample of lm-evaluation-harness scored by a metric; ``where`` names it in errors, ``prefix`` begins its id."""
     choices, text = _choices(record), _completion(record)
-    filtered = [*record["filtered_resps"], ""]
-    found = filtered[0] if isinstance(filtered[0], str) and text is not None else ""
+    found = ""
     if choices:
         found = _chosen_continuation(choices, metric, record.get(metric))
+    elif text is not None and record["filtered_resps"] and isinstance(record["filtered_resps"][0], str):
+        found = record["filtered_resps"][0]
     return ScoredAnswer(item=_item(record, [text for text, _ in choices], where, prefix), text=text,
                         extracted=found, score=record.get(metric),
                         log_likelihoods=tuple(value for _, value in choices))
 
 
 def _choices(record: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """The continuations whose log likelihoods a task compares, and these; empty where it has the model write."""
+    """The continuations that a task compares, each with its log likelihood; empty if the model writes an answer."""
     requests, values = record["arguments"], record["filtered_resps"]
     texts = [request for request in requests if len(request) > 1 and isinstance(request[1], str)]
     if not len(values) == len(requests) == len(texts):
         return []
-    # Some metrics ask for each choice without the question as well.
+    # Leave out requests without the question, which some metrics add for each choice.
     return [(request[1], float(value[0])) for request, value in zip(requests, values, strict=True)
             if request[0] == requests[0][0]]
 
 
 def _chosen_continuation(choices: Sequence[tuple[str, float]], metric: str, score: Any) -> str:
     if len(choices) == 1:
-        # Such tasks ask whether greedy decoding would write it.
+        # The task asks whether greedy decoding writes this continuation.
         return choices[0][0].strip() if score == 1 else "another continuation"
-    weight = len if metric == "acc_norm" else (lambda text: 1)
-    return max(choices, key=lambda choice: choice[1] / max(1, weight(choice[0].strip())))[0].strip()
+
+    def value(choice: tuple[str, float]) -> float:
+        text, log_likelihood = choice
+        return log_likelihood / max(1, len(text.strip())) if metric == "acc_norm" else log_likelihood
+
+    return max(choices, key=value)[0].strip()
 
 
 def _line(answer: ScoredAnswer, rule: str) -> dict[str, Any]:
-    good = isinstance(answer.score, bool) or is_score(answer.score)
+    is_valid = isinstance(answer.score, bool) or is_score(answer.score)
+    error = "" if is_valid else f"its score is {str(answer.score)[:60]}, not a number from 0 to 1"
     answered = sanitised(UnscoredCompletion(
         item=answer.item, sample=answer.sample, text=answer.text or "", finish_reason=answer.finish_reason,
         tokens=answer.tokens, problem="" if answer.text is not None else "no text: log likelihoods"),
@@ -150,22 +145,22 @@ def _line(answer: ScoredAnswer, rule: str) -> dict[str, Any]:
     reasoning = reasoning_text(answered.text)
     steps = check_steps(reasoning)
     judgement = Judgement(
-        extracted=answer.extracted, rule=rule, score=float(answer.score) if good else 0.0,
-        error="" if good else f"its score is {str(answer.score)[:60]}, not a number from 0 to 1",
+        extracted=answer.extracted, rule=rule, score=float(answer.score) if is_valid else 0.0, error=error,
         reasoning_chars=len(reasoning), steps_checked=steps.checked, steps_valid=steps.valid, wrong_steps=steps.wrong)
     line = prediction_line(answered, judgement, "any")
     if answer.log_likelihoods:
         line["log_likelihoods"] = list(answer.log_likelihoods)
     if answer.text is None:
-        del line["error"]  # multiple choice has a score and no text
-        line |= {} if good else {"error": judgement.error}
+        del line["error"]  # that there is no text; multiple choice has a score without one
+        if error:
+            line["error"] = error
     return line
 
 
 def _item(record: Mapping[str, Any], choices: Sequence[str], where: str, prefix: str) -> Item:
     target = str(record["target"])
-    # GSM8K's target is the worked solution, with the answer after its last mark.
-    answer = target.rsplit("####", 1)[1] if "####" in target else target
+    # GSM8K's target is a worked solution, with the answer after its last mark.
+    answer = target.rpartition("####")[2]
     # Of several choices the target is the number of the right one.
     if len(choices) > 1 and target.isdecimal() and int(target) < len(choices):
         answer = choices[int(target)]
@@ -181,11 +176,12 @@ def _item(record: Mapping[str, Any], choices: Sequence[str], where: str, prefix:
 
 
 def _completion(record: Mapping[str, Any]) -> str | None:
-    """The first generated text, or None where the task scored log likelihoods."""
+    """The first generated text, or None if the task compared log likelihoods."""
     responses = record["resps"]
-    # Nested there: a list for every request, and in it a text for every repeat.
+    # A list with, for every request, a list of its repetitions.
     while isinstance(responses, list) and responses:
         responses = responses[0]
-    # Generation requests carry their settings next to the prompt, log likelihoods the continuation.
+    # Next to the prompt a request to write has its settings, and one to compare has the continuation.
     request = record["arguments"][0]
-    return responses if isinstance(responses, str) and len(request) > 1 and isinstance(request[1], dict) else None
+    is_written = len(request) > 1 and isinstance(request[1], dict)
+    return responses if is_written and isinstance(responses, str) else None

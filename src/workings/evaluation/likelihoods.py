@@ -1,5 +1,6 @@
-"""How likely a model finds given continuations of given tokens, computed in batches of few shapes."""
+"""Log probabilities that a model gives to the tokens of given continuations, computed in batches of few shapes."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -13,19 +14,16 @@ from workings.hardware.device import row_devices
 from workings.models.batch import Batch
 
 LENGTH_STEP = 128
-"""Rows have a multiple of this length in tokens, so that few programs are compiled."""
+"""The length of every row, in tokens, is a multiple of this, so that few programs are compiled."""
 TOKENS_AT_A_TIME = 8192
-"""Tokens of a batch of several rows, padding included."""
+"""Most tokens of a batch of several rows, padding included."""
 
 Continuation = tuple[Sequence[int], Sequence[int]]
-"""Token ids that are given, at least one, and the token ids that follow."""
+"""Token ids of a text (at least one), and token ids that continue it."""
 
 
 def continuation_log_probs(session: ModelSession, pairs: Sequence[Continuation]) -> list[tuple[float, ...]]:
-    """Natural log probability, at temperature 1, of each token of each continuation, in the order of the pairs.
-
-    Raises `RequestError` if the engine computes none.
-    """
+    """For each pair the natural log probabilities of the continuing tokens, at temperature 1. Raises `RequestError`."""
     engine = session.engine
     if not isinstance(engine, LikelihoodEngine):
         raise RequestError(f"engine {engine.name} computes no log probabilities", "engine jax or torch",
@@ -39,23 +37,20 @@ def continuation_log_probs(session: ModelSession, pairs: Sequence[Continuation])
 
 
 def are_greedy(session: ModelSession, pairs: Sequence[Continuation]) -> list[bool]:
-    """Whether each continuation is what greedy decoding writes, in the order of the pairs; errors of `likeliest`."""
+    """For each pair whether greedy decoding writes the continuation. Raises as `likeliest`."""
     return [[token for token, _ in tokens] == [*rest]
             for tokens, (_, rest) in zip(likeliest(session, pairs), pairs, strict=True)]
 
 
 def likeliest(session: ModelSession, pairs: Sequence[Continuation]) -> list[list[tuple[int, float]]]:
-    """The most likely token in the place of each token of each continuation, and its natural log probability.
-
-    Raises `RequestError` if the engine does not tell it.
-    """
+    """For each pair the most likely tokens in place of the continuing ones, and their log probabilities in nats."""
     engine = session.engine
     if not isinstance(engine, TeachingEngine):
         raise RequestError(f"engine {engine.name} does not tell its most likely tokens", "engine jax or torch")
     found: list[list[tuple[int, float]]] = [[]] * len(pairs)
     for numbers, batch in _batches(session, pairs):
-        tokens_BS, log_probs_BS = (x[0, ..., 0] for x in engine.most_likely(session.state, batch, 1,
-                                                                            session.tokenizer.vocab_size))
+        tokens, log_probs = engine.most_likely(session.state, batch, 1, session.tokenizer.vocab_size)
+        tokens_BS, log_probs_BS = tokens[0, ..., 0], log_probs[0, ..., 0]
         for row, number in enumerate(numbers):
             places = _positions(pairs[number])
             found[number] = [*zip(tokens_BS[row][places].tolist(), log_probs_BS[row][places].tolist(), strict=True)]
@@ -63,24 +58,23 @@ def likeliest(session: ModelSession, pairs: Sequence[Continuation]) -> list[list
 
 
 def _positions(pair: Continuation) -> slice:
-    """Positions that predict the continuation: each predicts the next token."""
+    """Positions whose predictions are the continuation: each position predicts the next token."""
     return slice(len(pair[0]) - 1, len(pair[0]) + len(pair[1]) - 1)
 
 
 def _batches(session: ModelSession, pairs: Sequence[Continuation]) -> Iterator[tuple[list[int], Batch]]:
-    """Batches ``[1, B, S]`` and the numbers of the pairs in their first rows, the longest pairs first."""
-    shares = row_devices(session.engine.describe().mesh)
-    lengths = [-(-(len(given) + len(rest)) // LENGTH_STEP) * LENGTH_STEP for given, rest in pairs]
-    order, start = sorted(range(len(pairs)), key=lambda number: -lengths[number]), 0
+    """Batches ``[1, B, S]`` of pairs with the same padded length S, and the pairs' indices; the longest first."""
+    devices = row_devices(session.engine.describe().mesh)
+    lengths = [math.ceil((len(given) + len(rest)) / LENGTH_STEP) * LENGTH_STEP for given, rest in pairs]
+    order = sorted(range(len(pairs)), key=lambda number: -lengths[number])
+    start = 0
     while start < len(order):
         length = lengths[order[start]]
-        # Pairs of one length together, so that no row is padded further than its length asks for.
         alike = [number for number in order[start:start + max(1, TOKENS_AT_A_TIME // length)]
                  if lengths[number] == length]
         rows = [[Row(id="continuation", tokens=np.array([*given, *rest], np.int32), prompt_digest="",
                      loss_mask=np.array([0] * len(given) + [1] * len(rest), np.uint8))]
                 for given, rest in (pairs[number] for number in alike)]
-        # The devices share the rows evenly.
-        rows += [[]] * (-len(rows) % shares)
+        rows += [[]] * (-len(rows) % devices)  # empty rows, so that all devices have as many
         yield alike, make_batch(rows, (1, len(rows)), length, 0)
         start += len(alike)

@@ -1,4 +1,4 @@
-"""The lines of ``predictions.jsonl``, written one completion at a time, and ``eval_summary.json``, made from them."""
+"""``predictions.jsonl``, a line per completion of an evaluation, and ``eval_summary.json``, which follows from it."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,17 +22,17 @@ from workings.scoring.judge import Judgement
 from workings.scoring.scorers import answer, is_score
 
 KEPT_CHARS = 4_000
-"""Recorded characters of a completion that is too long to be scored; its length and digest are added."""
+"""Characters that are recorded of a completion that is too long to be scored."""
 MAX_PREDICTIONS_BYTES = 4 << 30
-"""Largest file of predictions that is read back, an item at a time: some hundred thousand long completions."""
+"""Largest file of predictions that is read: some hundred thousand long completions."""
 _ITEM_KEYS = ("id", "prompt", "section", "category", "difficulty", "cluster", "aliases", "tolerance")
 MEASURES = ("format_ok", "truncated", "completion_tokens", "reasoning_chars", "step_validity", "empty", "no_answer",
             "names_expected")
-"""Measures of an item; `step_validity` is the share of valid equations of an item with equations, `names_expected` the
-share of completions without an answer that contain the expected one."""
+"""Measures of an item, each a mean over its completions that have it. `step_validity` is the share of valid equations;
+`names_expected` is whether a completion without an answer contains the expected one."""
 NAMES = ("expect a name or phrase: the scorer `answer` looks for it in the marked answer or the final sentences, as "
          "`contains` does, because a sentence says it among other words")
-"""Why names are scored differently from numbers."""
+"""How items with names as answers are scored; part of the summary."""
 _RATES = ("format_ok", "truncated", "empty", "step_validity")
 _LENGTHS = ("completion_tokens", "reasoning_chars")
 _SHOWN_IDS = 20
@@ -52,22 +52,21 @@ class UnscoredCompletion:
     seed: int = -1
     """Seed of the sampling; -1 for greedy completions."""
     control_tokens: bool = False
-    """Whether its text reads as control tokens next to words and Gemma 4's channel, so that no row of training may hold
-    it."""
+    """Whether the text spells control tokens that begin or end a turn; no training row may contain it."""
     problem: str = ""
     """Why there is no text to score (`missing`, `double`, …)."""
     too_long: bool = False
-    """Whether the problem is the text's length: then its beginning is recorded."""
+    """Whether the problem is the text's length; then the beginning is recorded."""
 
     @property
     def truncated(self) -> bool:
-        """Whether the limit on new tokens cut it off."""
+        """Whether the limit on new tokens cut the completion off."""
         return self.finish_reason == "length"
 
 
 def sanitised(answered: UnscoredCompletion, settings: EvaluationSettings) -> UnscoredCompletion:
-    """The completion as it can be recorded: valid Unicode, and a problem instead of a text that is too long."""
-    # JSON can name half of a surrogate pair, which no UTF-8 file can hold.
+    """The completion as it can be recorded: with valid Unicode, and with a problem if the text is too long."""
+    # JSON can contain half of a surrogate pair, which UTF-8 cannot encode.
     text = answered.text.encode("utf-8", "replace").decode("utf-8")
     if answered.problem or len(text) <= settings.max_completion_chars:
         return replace(answered, text=text)
@@ -76,7 +75,7 @@ def sanitised(answered: UnscoredCompletion, settings: EvaluationSettings) -> Uns
 
 
 def prediction_line(answered: UnscoredCompletion, judgement: Judgement, form: str) -> dict[str, Any]:
-    """One record of ``predictions.jsonl``; a judgement of a completion with a problem is not used."""
+    """The line of ``predictions.jsonl`` for a completion; the judgement is ignored if the completion has a problem."""
     item, error = answered.item, answered.problem or judgement.error
     record: dict[str, Any] = {
         "id": item.id, "sample": answered.sample, "section": item.section, "category": item.category,
@@ -98,10 +97,10 @@ def prediction_line(answered: UnscoredCompletion, judgement: Judgement, form: st
                    "completion_sha256": bytes_digest(answered.text.encode())}
     if judgement.question:
         record["judge"] = {"question_sha256": judgement.question, "reply": judgement.reply}
+    # With these keys a line describes its whole item, so that a verifier can score again without the file of items.
     optional = {
-        # With these a line says all of its item: a verifier can score again and digest the items without their file.
         "cluster": item.cluster, "aliases": list(item.aliases), "tolerance": item.tolerance,
-        # As text: other people's keys may hold nulls.
+        # As text, because other people's keys may hold nulls, which a record does not have.
         "item_extra": dumps(dict(item.extra)).decode("utf-8") if item.extra else "",
         "control_tokens": answered.control_tokens, "wrong_steps": list(judgement.wrong_steps), "error": error}
     return record | {name: value for name, value in optional.items() if value}
@@ -113,19 +112,18 @@ def item_of(record: Mapping[str, Any]) -> Item:
         extra = loads(record["item_extra"]) if isinstance(record.get("item_extra"), str) else {}
         if not isinstance(extra, dict):
             raise ValueError("item_extra is no object")
-        facts = {key: record[key] for key in _ITEM_KEYS if key in record}
-        # The item's known keys come last: other people's extra keys must not replace what was asked.
-        return item_from_json({**extra, **facts, **({"expected_answer": record["gold"]} if "gold" in record else {})})
+        # Known keys replace extra ones of the same name.
+        values = extra | {key: record[key] for key in _ITEM_KEYS if key in record}
+        if "gold" in record:
+            values["expected_answer"] = record["gold"]
+        return item_from_json(values)
     except (ValueError, TypeError, KeyError) as error:
         raise RecordError(f"prediction {str(record.get('id'))[:60]!r} describes no item: {str(error)[:80]}") from None
 
 
 def read_predictions(path: Path) -> Iterator[list[dict[str, Any]]]:
-    """The records of one item after the other: its samples are together.
-
-    Raises `RecordError` if the file is missing or no plain file, or a line is not a scored prediction.
-    """
-    # For its refusals alone: no link, no device, no file that would take a day to read.
+    """The lines of each item. Raises `RecordError` if the file or a line is not one of scored predictions."""
+    # Only to refuse links, devices and too large files.
     open_plain(path, MAX_PREDICTIONS_BYTES).close()
 
     def checked() -> Iterator[dict[str, Any]]:
@@ -138,31 +136,35 @@ def read_predictions(path: Path) -> Iterator[list[dict[str, Any]]]:
 
 
 def item_result(samples: list[dict[str, Any]], aggregate: str) -> ItemResult:
-    """One item's samples as one result; an item with an unscorable sample is an error."""
+    """The result of an item from its samples; the error of one sample is an error of the item."""
     first = samples[0]
-    errors = [str(sample["error"]) for sample in samples if "error" in sample]
-    sample_measures = [_measures(sample) for sample in samples]
-    # Over the samples that have the measure: a sample without one counts neither way.
-    measures = {name: sum(values) / len(values) for name in MEASURES
-                if (values := [of_sample[name] for of_sample in sample_measures if name in of_sample])}
-    return ItemResult(id=first["id"], score=aggregate_score(samples, aggregate),
-                      error=errors[0] if errors else "",
+    error = next((str(sample["error"]) for sample in samples if "error" in sample), "")
+    values: dict[str, list[float]] = {name: [] for name in MEASURES}
+    for sample in samples:
+        for name, value in _measures(sample).items():
+            values[name].append(value)
+    measures = {name: sum(measured) / len(measured) for name, measured in values.items() if measured}
+    return ItemResult(id=first["id"], score=aggregate_score(samples, aggregate), error=error,
                       section=str(first["section"]), category=str(first["category"]),
                       difficulty=str(first["difficulty"]), cluster=str(first.get("cluster", "")), measures=measures)
 
 
 def form_free_accuracy(path: Path) -> float:
-    """Accuracy by the scorer `answer`, with every completion right that has no answer and contains the expected one."""
-    right = []
-    for samples in read_predictions(path):
-        item = item_of(samples[0])
-        right.append(max(float(sample["score"] == 1 or names_expected(sample) or (
-            isinstance(sample["extracted"], str) and answer(sample["extracted"], item))) for sample in samples))
+    """Accuracy whatever form the answers have: an item is right if any of its samples is.
+
+    A sample is right by its score, by the scorer `answer`, or if it has no answer and contains the expected one.
+    """
+    def is_right(sample: dict[str, Any], item: Item) -> bool:
+        if sample["score"] == 1 or names_expected(sample):
+            return True
+        return isinstance(sample["extracted"], str) and bool(answer(sample["extracted"], item))
+
+    right = [any(is_right(sample, item_of(samples[0])) for sample in samples) for samples in read_predictions(path)]
     return sum(right) / len(right)
 
 
 def _measures(sample: dict[str, Any]) -> dict[str, float]:
-    """Measures of one completion; a value that was not measured is an object that says why, and is left out."""
+    """Measures of one completion. A value that was not measured is an object with the reason, and is left out."""
     measures = {name: float(value) for name, value in sample.items() if name in MEASURES and isinstance(
         value, bool | int | float)}
     if sample.get("steps_checked"):
@@ -172,11 +174,7 @@ def _measures(sample: dict[str, Any]) -> dict[str, float]:
 
 def summarize(predictions: Iterable[list[dict[str, Any]]], aggregate: str, problems: dict[str, Any]
               ) -> tuple[Scorecard, dict[str, Any]]:
-    """The scorecard and ``eval_summary.json`` of the samples of each item.
-
-    They are read once; memory grows with the number of items, not with the length of texts. ``problems`` are those of
-    the file the completions came from.
-    """
+    """The scorecard and ``eval_summary.json``, from each item's lines; ``problems`` are added to the summary."""
     results: list[ItemResult] = []
     rules: Counter[str] = Counter()
     names = 0
@@ -184,12 +182,12 @@ def summarize(predictions: Iterable[list[dict[str, Any]]], aggregate: str, probl
     for samples in predictions:
         result, first = item_result(samples, aggregate), samples[0]
         results.append(result)
-        names += answer_kind(str(first.get("gold", "")), str(first.get("prompt", "")), first.get("aliases", [])
-                             ) == "name"
+        kind = answer_kind(str(first.get("gold", "")), str(first.get("prompt", "")), first.get("aliases", []))
+        names += kind == "name"
         for sample in samples:
             rules[str(sample["rule"])] += 1
             if "error" in sample:
-                # What is before the colon is the kind; the rest is about this one completion.
+                # The kind of error is before the colon.
                 errors.setdefault(str(sample["error"]).split(":", 1)[0], []).append(result.id)
     scorecard = build_scorecard(results)
     return scorecard, {
@@ -203,11 +201,10 @@ def summarize(predictions: Iterable[list[dict[str, Any]]], aggregate: str, probl
 
 
 def _behaviour(measure: str, results: Iterable[ItemResult]) -> dict[str, Any]:
-    """A rate or a length next to the score, with its own number of items."""
+    """A measure over the items that have it: their number, the mean, and its interval."""
     having = [result for result in results if measure in result.measures]
     if not having:
         return {"absent": "not measured on any item"}
     values = [result.measures[measure] for result in having]
-    # By clusters: items made from one text are not independent, and the interval would be too narrow.
     interval = mean_interval(values, [result.cluster for result in having])
     return {"n": len(values), "mean": sum(values) / len(values), **interval_json(interval)}

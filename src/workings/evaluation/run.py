@@ -1,4 +1,4 @@
-"""An evaluation from start to seal: ask, extract, score, count, seal."""
+"""An evaluation from the items to the sealed unit: answer, extract, score, summarize, seal."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,35 +26,34 @@ if TYPE_CHECKING:
     from workings.engines.session import ModelSession
 
 EXTERNAL_CHUNK = 1024
-"""Items that are scored between two writes to the disk."""
-
+"""Items whose existing completions are scored between two writes to the disk."""
 ITEMS_AT_A_TIME = "items_at_a_time"
-"""Key of `eval_config.json`: items whose completions are generated together."""
+"""Key of `eval_config.json`: number of items whose completions are generated together."""
 LEAST_ROWS = 4
-"""Completions that are generated together at least: a CPU takes hardly longer for them than for one."""
+"""Completions that are generated together at least; a CPU needs hardly longer for them than for one."""
 
 
 def evaluate(session: "ModelSession", items: Sequence[Item], out: Path, *, settings: EvaluationSettings,
              made_from: str | None, facts: Mapping[str, Any] | None = None) -> Scorecard:
-    """Ask a model all items and seal the answers as an evaluation unit at ``out``.
+    """Let a model answer all items, and seal the scored answers as an evaluation unit at ``out``.
 
-    An evaluation that was killed is continued by the same call and ends the same. ``made_from`` is the root digest of
-    the run whose checkpoint is asked, if there is one; ``facts`` of the model (id, revision, checkpoint) are recorded.
-    Raises `RequestError` if ``out`` exists, there are no items, or a setting or scorer is wrong.
+    The same call continues an evaluation that was killed, with the same result. ``made_from`` is the root digest of the
+    model's run, if it has one; ``facts`` about the model (id, revision, checkpoint) are recorded. Raises `RequestError`
+    if ``out`` exists, there are no items, or a setting or scorer is wrong.
     """
     return score_and_seal(generation_job(session, items, settings=settings, made_from=made_from, facts=facts), out)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationJob:
-    """An evaluation's configuration, and a function that answers a chunk of its items."""
+    """An evaluation's configuration, and a function that answers its items chunk by chunk."""
 
     config: dict[str, Any]
     """``eval_config.json``."""
     chunks: Sequence[Sequence[Item]]
-    """What is answered together."""
+    """Items that are answered together."""
     answer: Callable[[Sequence[Item]], list[UnscoredCompletion]]
-    """The completions of a chunk."""
+    """Makes the completions of a chunk."""
     settings: EvaluationSettings
     samples: int
     """Completions of each item."""
@@ -66,10 +65,10 @@ def generation_job(session: "ModelSession", items: Sequence[Item], *, settings: 
                    made_from: str | None, facts: Mapping[str, Any] | None = None) -> GenerationJob:
     """The job that generates a model's completions of all items. Arguments and errors are those of `evaluate`."""
     if settings.temperature > 0:
-        that_samples(session.engine, settings.temperature)  # refused before anything is written
+        that_samples(session.engine, settings.temperature)  # refuse before anything is written
     _check_samples(settings.aggregate, settings.samples)
+    # Everything that decides an answer: a killed evaluation is continued only by a request with the same values.
     config = unit_config(items, settings, source={"kind": "generated"}, made_from=made_from)
-    # What decides an answer is here: a killed evaluation is continued only by a request with equal values.
     config |= {"decoding": settings.decoding(), **session_facts(session, facts)}
     config[ITEMS_AT_A_TIME] = size = items_at_a_time(settings, session.tokens_at_a_time)
     return GenerationJob(config=config, settings=settings, samples=settings.samples,
@@ -78,7 +77,7 @@ def generation_job(session: "ModelSession", items: Sequence[Item], *, settings: 
 
 
 def session_facts(session: "ModelSession", facts: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What an evaluation records of the model that answers; ``facts`` as of `evaluate`."""
+    """What an evaluation records about the model that answers; ``facts`` as for `evaluate`."""
     engine, template, device = session.engine, session.template, session.engine.describe()
     return {
         "template": {"name": template.name, "digest": bytes_digest(template.source.encode())},
@@ -89,29 +88,29 @@ def session_facts(session: "ModelSession", facts: Mapping[str, Any] | None) -> d
 
 
 def items_at_a_time(settings: EvaluationSettings, tokens: int = 0) -> int:
-    """Items of a chunk; ``tokens`` as `ModelSession.tokens_at_a_time`."""
-    # A batch counts prompts, and an item's samples stay together.
-    size = max(1, settings.batch_size // settings.samples)
-    by_tokens = max(LEAST_ROWS, tokens // settings.max_new_tokens) // settings.samples
-    return min(size, max(1, by_tokens)) if tokens else size
+    """Items of a chunk, whose samples are generated together; ``tokens`` is `ModelSession.tokens_at_a_time`."""
+    completions = settings.batch_size
+    if tokens:
+        completions = min(completions, max(LEAST_ROWS, tokens // settings.max_new_tokens))
+    return max(1, completions // settings.samples)
 
 
 def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
                          settings: EvaluationSettings | None = None) -> Scorecard:
-    """Score completions from elsewhere (JSON lines with ``id`` and ``completion``), without any engine.
+    """Score existing completions (JSON lines with ``id`` and ``completion``) and seal them; needs no engine.
 
-    Missing, double, unknown and unreadable lines are named in the summary; items without one clear text count as
-    errors with a score of 0. Raises `RequestError` if the file answers no item, or as `evaluate`.
+    The summary names missing, double, unknown and unreadable lines; an item without a clear text is an error and scores
+    0. Raises `RequestError` if the file answers no item, or as `evaluate`.
     """
     settings = settings or EvaluationSettings()
     external = ExternalPredictions(predictions, items)
     _check_samples(settings.aggregate, external.samples)
-    if (name := external.double) and not is_aggregate(settings.aggregate, 1):
-        raise RequestError(f"predictions: {predictions} has several lines with the id {name}, and aggregate "
+    if external.double and not is_aggregate(settings.aggregate, 1):
+        raise RequestError(f"predictions: {predictions} has several lines with the id {external.double}, and aggregate "
                            f"{settings.aggregate} counts the samples of each id",
                            "one line for each id and `sample`, numbered from 0",
                            "number the samples of this id, or --aggregate mean, which counts it as an error")
-    # By its name and digest: the folder it is in may name a person.
+    # Without the file's folder, which may name a person.
     source = {"kind": "predictions", "file": predictions.name, "digest": file_digest(predictions),
               "samples": external.samples}
     unknown = {"absent": "not recorded in predictions from elsewhere"}
@@ -126,28 +125,25 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
 
 def score_and_seal(work: GenerationJob, out: Path, *, kind: str = "eval",
                    finish: Callable[[Path], None] = lambda folder: None) -> Scorecard:
-    """Have every completion scored and recorded, and seal them at ``out``.
+    """Answer, score and record all items that an earlier attempt has not recorded, and seal the unit at ``out``.
 
-    What an earlier attempt has recorded is not answered again. ``kind`` is one of
-    `workings.record.layout.EVALUATION_UNITS`; ``finish`` writes further files into the unit's folder. Raises
-    `RequestError` as `EvaluationWriter`.
+    ``kind`` is one of `workings.record.layout.EVALUATION_UNITS`; ``finish`` writes further files into the unit's
+    folder. Raises `RequestError` as `EvaluationWriter`.
     """
     refuse_existing(out)
     total = sum(map(len, work.chunks))
-    # The scorer first: one that cannot be loaded leaves no files.
     with (slow_operation(f"answering {total:,} items") as report_progress,
-          scoring_by(work.settings) as process,
+          scoring_by(work.settings) as process,  # first: a scorer that cannot be loaded leaves no files
           EvaluationWriter(out, work.config) as unit):
         done = unit.finished_chunks(list(map(len, work.chunks)), work.samples)
         items, tokens = sum(map(len, work.chunks[:done])), 0
-        # Lines are appended here and not in the pool's thread, so that one thread alone writes the file.
         for chunk, lines in zip(work.chunks[done:], _pipeline(work, done, process), strict=True):
             unit.append(lines)
             items += len(chunk)
             tokens += sum(line["completion_tokens"] for line in lines if type(line.get("completion_tokens")) is int)
-            report_progress.reaches(items, total, f"items ({percent(items / total, 0)})"
-                                    + (f", {tokens:,} tokens" if tokens else ""))
-        # From the file and not from memory: chunks of an earlier attempt count, and it follows from what is sealed.
+            tokens_text = f", {tokens:,} tokens" if tokens else ""
+            report_progress.reaches(items, total, f"items ({percent(items / total, 0)}){tokens_text}")
+        # From the file, which also has the chunks of an earlier attempt.
         scorecard, summary = summarize(unit.recorded_samples(), work.settings.aggregate, work.problems)
         finish(unit.partial)
         unit.seal(summary, kind)
@@ -155,22 +151,22 @@ def score_and_seal(work: GenerationJob, out: Path, *, kind: str = "eval",
 
 
 def _pipeline(work: GenerationJob, done: int, scoring: ScoringProcess) -> Iterator[list[dict[str, Any]]]:
-    """Lines of one chunk after the other; while one is scored, the next is answered."""
+    """Lines of one chunk after the other; while one chunk is scored, the next one is answered."""
     def score(answers: Sequence[UnscoredCompletion]) -> list[dict[str, Any]]:
-        # Completions with a problem are not scored.
-        left = iter(scoring.judge([(a.item, a.text, a.truncated) for a in answers if not a.problem]))
-        return [prediction_line(answered, Judgement() if answered.problem else next(left), work.settings.form)
+        to_score = [(answered.item, answered.text, answered.truncated) for answered in answers if not answered.problem]
+        judgements = iter(scoring.judge(to_score))
+        return [prediction_line(answered, Judgement() if answered.problem else next(judgements), work.settings.form)
                 for answered in answers]
 
     waiting: Future[list[dict[str, Any]]] | None = None
-    # One thread is enough: it only waits for the scoring process, which takes one chunk at a time.
+    # A single thread, because it only waits for the scoring process, which takes one chunk at a time.
     with ThreadPoolExecutor(1) as pool:
         try:
             for chunk in work.chunks[done:]:
                 try:
                     answers = [sanitised(answered, work.settings) for answered in work.answer(chunk)]
                 finally:
-                    if waiting is not None:  # also after an error: its answers have cost as much as these
+                    if waiting is not None:  # also after an error, which must not lose the chunk before
                         yield waiting.result()
                 waiting = pool.submit(score, answers)
             if waiting is not None:
@@ -182,7 +178,7 @@ def _pipeline(work: GenerationJob, done: int, scoring: ScoringProcess) -> Iterat
 
 def unit_config(items: Sequence[Item], settings: EvaluationSettings, *, source: dict[str, Any],
                 made_from: str | None) -> dict[str, Any]:
-    """``eval_config.json`` without what decided the answers. Raises `RequestError` without items."""
+    """``eval_config.json`` without the sections about the model. Raises `RequestError` if there are no items."""
     if not items:
         raise RequestError("there are no items", "at least one item")
     return {
@@ -208,23 +204,19 @@ def _check_samples(aggregate: str, samples: int) -> None:
 
 def generate_batch(session: "ModelSession", items: Sequence[Item],
                    settings: EvaluationSettings) -> list[UnscoredCompletion]:
-    """Completions of some items, all samples of an item together.
-
-    The text has every token of the model, including control tokens and Gemma 4's channel, except the stop token.
-    """
+    """Completions of some items, all samples of an item together; their texts include control tokens."""
     seeds = [sample_seed(settings.seed, item.id, sample) if settings.temperature else -1
              for item in items for sample in range(settings.samples)]
     prompt_of_item = [session.template.prompt_ids(item.prompt, item.history) for item in items]
     prompts = [prompt for prompt in prompt_of_item for _ in range(settings.samples)]
     completions: list[Completion] = []
-    # Memory is planned for this batch size, and one item may have more samples.
     for start in range(0, len(prompts), settings.batch_size):
         batch = slice(start, start + settings.batch_size)
         completions += complete(session, prompts[batch], seeds[batch], temperature=settings.temperature,
                                 max_new_tokens=settings.max_new_tokens)
     tokenizer = session.tokenizer
     texts = [tokenizer.decode(completion.tokens) for completion in completions]
-    # Tokenize again, because words may spell a control token.
+    # Texts are tokenized again, because words may spell a control token.
     control = [session.template.forges_turns(ids) for ids in tokenizer.encode_batch(texts)]
     return [UnscoredCompletion(item=items[index // settings.samples], sample=index % settings.samples,
                                text=texts[index], finish_reason=completion.finish_reason,
@@ -234,7 +226,7 @@ def generate_batch(session: "ModelSession", items: Sequence[Item],
 
 def complete(session: "ModelSession", prompts: Sequence[Sequence[int]], seeds: Sequence[int], *, temperature: float,
              max_new_tokens: int) -> "Sequence[Completion]":
-    """One completion of each prompt; at temperature 0 the greedy ones. Raises `RequestError` as `that_samples`."""
+    """One completion of each prompt, greedy at temperature 0. Raises `RequestError` as `that_samples`."""
     stop_ids = session.template.stop_ids
     if temperature == 0:
         return session.engine.generate(session.state, prompts, max_new_tokens=max_new_tokens, stop_ids=stop_ids)
@@ -243,7 +235,7 @@ def complete(session: "ModelSession", prompts: Sequence[Sequence[int]], seeds: S
 
 
 def that_samples(engine: "Engine", temperature: float) -> "Sampler":
-    """The engine as a sampler. Raises `RequestError` for an engine that only answers greedily."""
+    """The engine, if it can sample. Raises `RequestError` if it only decodes greedily."""
     from workings.engines.base import Sampler
 
     if not isinstance(engine, Sampler):
@@ -253,6 +245,6 @@ def that_samples(engine: "Engine", temperature: float) -> "Sampler":
 
 
 def sample_seed(seed: int, item_id: str, sample: int) -> int:
-    """A seed below 2**32 for one sample of one item, from SHA-256, independent of order and batch size."""
-    # The id is last, because only it may contain a slash: texts are unique.
+    """Seed (below 2**32) of one sample of an item: a hash, so that it does not depend on order and batch size."""
+    # With the id last, which may contain a slash, different samples have different texts.
     return int(bytes_digest(f"{seed}/{sample}/{item_id}".encode())[:8], 16)

@@ -1,4 +1,4 @@
-"""The result over items: overall and per section, category and difficulty, never a mean without its interval."""
+"""Scorecards: the mean score with its interval, over all items and per section, category and difficulty."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,25 +7,15 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from workings.evaluation.statistics import (
-    ASSUMED_DISCORDANT,
-    CONFIDENCE,
-    MIN_CLUSTERS,
-    POWER,
-    Interval,
-    bounds,
-    clustered_t_mean,
-    minimum_detectable_effect,
-    t_mean,
-    wilson,
-)
+from workings.evaluation import statistics
+from workings.evaluation.statistics import Interval
 from workings.record.layout import EVALUATION_SUMMARY
 from workings.record.number_text import percent, table_lines
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ItemResult:
-    """Result of one item whose completions are scored; small, so that 100,000 fit into memory."""
+    """Result of one item, from its scored completions."""
 
     id: str
     score: float
@@ -35,7 +25,7 @@ class ItemResult:
     difficulty: str
     cluster: str = ""
     measures: dict[str, float] = field(default_factory=dict)
-    """`format_ok`, `truncated`, `completion_tokens`, … ; a measure that does not exist for this item is left out."""
+    """Those of `workings.evaluation.predictions.MEASURES` that exist for this item."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,16 +36,15 @@ class Cell:
     correct: int
     """Items with a score of exactly 1."""
     errors: int
-    """Items that could not be scored; they count as 0."""
+    """Items that could not be scored; their score is 0."""
     mean: float
     interval: Interval | str
     """The 95 % interval, or why none exists."""
 
     def to_json(self) -> dict[str, Any]:
-        """The cell as it is in a scorecard."""
-        record: dict[str, Any] = {"n": self.n, "correct": self.correct, "errors": self.errors, "mean": self.mean,
-                                  "confidence": CONFIDENCE}
-        return record | interval_json(self.interval)
+        """The cell in a record."""
+        return {"n": self.n, "correct": self.correct, "errors": self.errors, "mean": self.mean,
+                "confidence": statistics.CONFIDENCE, **interval_json(self.interval)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
@@ -68,7 +57,7 @@ class Scorecard:
     per_difficulty: dict[str, Cell]
 
     def __repr__(self) -> str:
-        """One line for interactive use in Python."""
+        """Accuracy and number of items."""
         return f"<Scorecard: {cell_text(self.overall)} on {self.overall.n} items>"
 
     @property
@@ -77,16 +66,16 @@ class Scorecard:
         return self.overall.mean
 
     def to_json(self) -> dict[str, Any]:
-        """The scorecard as it is in ``eval_summary.json``."""
+        """The scorecard in ``eval_summary.json``."""
         overall = self.overall.to_json()
-        # A difference of two models is -1, 0 or 1; its variance is the share of items on which they disagree, which
-        # cannot be known from one scorecard.
+        # An item's difference between two models is -1, 0 or 1, so its variance is the share of discordant items.
         overall["minimum_detectable_effect"] = {
-            "value": minimum_detectable_effect(math.sqrt(ASSUMED_DISCORDANT / self.overall.n)),
-            "power": POWER, "assumed_discordant_share": ASSUMED_DISCORDANT}
-        return {"overall": overall, **{
-            name: {key: cell.to_json() for key, cell in getattr(self, name).items()}
-            for name in ("per_section", "per_category", "per_difficulty")}}
+            "value": statistics.minimum_detectable_effect(math.sqrt(statistics.ASSUMED_DISCORDANT / self.overall.n)),
+            "power": statistics.POWER, "assumed_discordant_share": statistics.ASSUMED_DISCORDANT}
+        groups = {"per_section": self.per_section, "per_category": self.per_category,
+                  "per_difficulty": self.per_difficulty}
+        return {"overall": overall,
+                **{name: {key: cell.to_json() for key, cell in cells.items()} for name, cells in groups.items()}}
 
 
 def build_scorecard(results: Sequence[ItemResult]) -> Scorecard:
@@ -102,11 +91,7 @@ def build_scorecard(results: Sequence[ItemResult]) -> Scorecard:
 
 
 def cell(results: Sequence[ItemResult]) -> Cell:
-    """Count, mean and interval of some items.
-
-    Wilson for right or wrong on independent items; a clustered t interval where items share clusters; Student's t
-    for scores in between. The method is named in the cell.
-    """
+    """Count, mean and interval (see `mean_interval`) of some items."""
     scores = [result.score for result in results]
     return Cell(n=len(scores), correct=sum(score == 1.0 for score in scores),
                 errors=sum(bool(result.error) for result in results), mean=sum(scores) / len(scores),
@@ -114,57 +99,64 @@ def cell(results: Sequence[ItemResult]) -> Cell:
 
 
 def interval_json(interval: Interval | str) -> dict[str, Any]:
-    """Both ends and the method of an interval in a record; the reason in place of each if there is none."""
+    """Both ends and the method of an interval; if there is none, objects with the reason."""
     if isinstance(interval, Interval):
-        return {**bounds(interval, "ci"), "method": interval.method}
+        return {**statistics.bounds(interval, "ci"), "method": interval.method}
     return {key: {"absent": interval} for key in ("ci_low", "ci_high", "method")}
 
 
 def recorded_interval(cell: Mapping[str, Any]) -> tuple[float, float] | tuple[None, None]:
-    """Both ends of a recorded cell's interval; None where too few items allow none."""
+    """Both ends of a recorded cell's interval; None if it has none."""
     low, high = cell["ci_low"], cell["ci_high"]
     return (low, high) if isinstance(low, int | float) and isinstance(high, int | float) else (None, None)
 
 
 def mean_interval(values: Sequence[float], clusters: Sequence[str]) -> Interval | str:
-    """The interval that suits these values, or why none exists."""
+    """The interval of a mean over items, or why none exists.
+
+    Wilson's for right or wrong on independent items, Student's t for scores in between, a clustered t interval if items
+    share clusters.
+    """
     names = cluster_names(clusters)
     groups = len(set(names))
     binary = all(value in (0.0, 1.0) for value in values)
-    # Each item is its own cluster, which is what independent means here.
-    if groups == len(names):
-        if binary:
-            return wilson(int(sum(values)), len(values))
-        return t_mean(values).interval if len(values) > 1 else "one item"
-    if groups < MIN_CLUSTERS:
+    items_are_independent = groups == len(names)
+    if items_are_independent and binary:
+        return statistics.wilson(int(sum(values)), len(values))
+    if items_are_independent:
+        return statistics.t_mean(values).interval if len(values) > 1 else "one item"
+    if groups < statistics.MIN_CLUSTERS:
         return too_few_clusters(groups)
-    clustered = clustered_t_mean(values, names)
-    # Without spread a t interval has no width; the number of clusters says how much is known.
+    clustered = statistics.clustered_t_mean(values, names)
+    # Without spread a t interval has no width; the number of clusters tells how much is known.
     if binary and clustered.standard_error == 0 and clustered.mean in (0.0, 1.0):
-        return replace(wilson(int(clustered.mean) * groups, groups), method="wilson over clusters")
-    if binary:
-        # A t interval knows no bounds, and a share has two.
-        return replace(clustered.interval, low=max(0.0, clustered.interval.low), high=min(1.0, clustered.interval.high))
-    return clustered.interval
+        return replace(statistics.wilson(int(clustered.mean) * groups, groups), method="wilson over clusters")
+    return clipped(clustered.interval) if binary else clustered.interval
+
+
+def clipped(interval: Interval) -> Interval:
+    """The interval of a share, between 0 and 1; a t interval may reach further."""
+    return replace(interval, low=max(0.0, interval.low), high=min(1.0, interval.high))
 
 
 def cell_text(cell: Cell) -> str:
     """A mean with its interval, or with the reason why it has none."""
     if isinstance(cell.interval, Interval):
-        # A t interval of a few scores between 0 and 1 knows no bounds, and a share has two.
-        low, high = max(0.0, cell.interval.low), min(1.0, cell.interval.high)
-        return f"{percent(cell.mean)} (95 % interval {100 * low:.1f} to {100 * high:.1f})"
+        shown = clipped(cell.interval)
+        return f"{percent(cell.mean)} (95 % interval {100 * shown.low:.1f} to {100 * shown.high:.1f})"
     return f"{percent(cell.mean)} (no interval: {cell.interval})"
 
 
 def scorecard_text(scorecard: Scorecard, out: Path, answers: str, warning: str = "", judge: str = "") -> str:
-    """A scorecard for the terminal, what its answers are, a warning where there is one, and what to type next."""
-    lines = [f"{cell_text(scorecard.overall)} on {scorecard.overall.n} items", f"answers: {answers}",
-             *filter(None, [judge, f"warning: {warning}" if warning else ""])]
+    """A scorecard as text for the terminal; ``answers``, ``warning`` and ``judge`` are further lines."""
+    lines = [f"{cell_text(scorecard.overall)} on {scorecard.overall.n} items", f"answers: {answers}"]
+    if judge:
+        lines.append(judge)
+    if warning:
+        lines.append(f"warning: {warning}")
     if scorecard.overall.errors:
         lines.append(f"{scorecard.overall.errors} items could not be scored and count as 0: see "
                      f"{out / EVALUATION_SUMMARY}")
-    # A single section repeats the first line.
     if len(scorecard.per_section) > 1:
         rows = [(f"  {name}", f"{cell.n} items", cell_text(cell)) for name, cell in scorecard.per_section.items()]
         lines += table_lines(rows)
@@ -173,10 +165,10 @@ def scorecard_text(scorecard: Scorecard, out: Path, answers: str, warning: str =
 
 
 def too_few_clusters(groups: int) -> str:
-    """Why there is no interval."""
-    return f"only {groups} clusters; an interval needs {MIN_CLUSTERS}"
+    """Why there is no interval over so few clusters."""
+    return f"only {groups} clusters; an interval needs {statistics.MIN_CLUSTERS}"
 
 
 def cluster_names(clusters: Iterable[str]) -> list[str]:
-    """A cluster's name per item; an item without its own is a cluster."""
+    """The cluster of each item; an item without one is a cluster of its own."""
     return [f"c:{name}" if name else f"i:{index}" for index, name in enumerate(clusters)]

@@ -1,7 +1,4 @@
-"""Settings of an evaluation, and aggregation of the samples of an item to its score.
-
-Everything in the settings that changes a score makes two scorecards incomparable.
-"""
+"""Settings of an evaluation, and how the scores of an item's samples become the item's score."""
 
 from dataclasses import dataclass
 from math import comb
@@ -15,7 +12,7 @@ from workings.scoring.settings import ScoringSettings, require
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationSettings(ScoringSettings):
-    """Settings of the generation of completions; those of the scoring are in `ScoringSettings`."""
+    """How completions are generated, next to how they are scored."""
 
     max_new_tokens: int = 256
     """Longest completion, in tokens."""
@@ -24,12 +21,12 @@ class EvaluationSettings(ScoringSettings):
     temperature: float = 0.0
     """0: greedy; above: sampled."""
     samples: int = 1
-    """Completions per item; more than one asks for a temperature."""
+    """Completions per item; more than one needs a temperature."""
     aggregate: str = "mean"
-    """Aggregation of an item's samples to its score: `mean` (pass@1), `majority`, `pass` (any right, pass@samples) or
-    `pass@k` (its unbiased estimate for k of the samples)."""
+    """An item's score: the `mean` of its samples' scores, that of the `majority` of the answers, the best one (`pass`),
+    or an unbiased estimate of the best one of k samples (`pass@k`)."""
     seed: int = 0
-    """Decides what is sampled."""
+    """Seed of the sampling."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -40,7 +37,7 @@ class EvaluationSettings(ScoringSettings):
         require(self.samples == 1 or self.temperature > 0, "samples", self.samples,
                 "1, because greedy samples are all the same (or a temperature above 0)")
         require(abs(self.seed) < 2**53, "seed", self.seed, "a whole number that JSON holds exactly, below 2**53")
-        # Here only that it exists: how many samples there are, completions from elsewhere bring with them.
+        # Whether there are enough samples is checked later: existing completions have their own number of samples.
         require(is_aggregate(self.aggregate, 10_000), "aggregate", self.aggregate, "mean, majority, pass or pass@K")
 
     def decoding(self) -> dict[str, Any]:
@@ -50,7 +47,7 @@ class EvaluationSettings(ScoringSettings):
 
 
 def settings_of(recipe: Recipe) -> EvaluationSettings:
-    """Evaluation settings of a recipe: greedy decoding, the trained form, and the recipe's scorer."""
+    """Settings of a recipe's evaluation: greedy decoding, and the form of the training data."""
     return EvaluationSettings(max_new_tokens=recipe.evaluation.max_new_tokens, batch_size=recipe.evaluation.batch_size,
                               form=recipe.data.reasoning, seed=recipe.seed, scorer=recipe.evaluation.scorer)
 
@@ -64,39 +61,35 @@ def aggregate_score(samples: list[dict[str, Any]], how: str) -> float:
         return max(scores)
     if how.startswith("pass@"):
         return pass_at_k(len(scores), sum(score == 1.0 for score in scores), int(how.removeprefix("pass@")))
-    # The score of an answer that most samples gave, not the mean of the scores.
     return scores[majority_index([sample["extracted"] for sample in samples])]
 
 
 def is_aggregate(how: str, samples: int) -> bool:
-    """Whether this way exists and ``samples`` are enough for it."""
+    """Whether ``how`` is an `EvaluationSettings.aggregate` for which an item with so many samples is enough."""
     k = how.removeprefix("pass@")
     return how in ("mean", "majority", "pass") or (how != k and k.isdecimal() and 1 <= int(k) <= samples)
 
 
 def majority_index(answers: list[Any]) -> int:
-    """Index of the first sample with the most frequent answer.
+    """Index of the first sample with the most frequent answer; 0 if no sample has an answer.
 
-    Answers are equal by value (numbers) or normalised text; samples without an answer have no vote unless all are
-    without. A tie goes to the answer that came first.
+    Answers are equal by `answer_key`; of equally frequent answers the first one counts.
     """
     votes: dict[tuple[object, ...], list[int]] = {}
     for index, answer in enumerate(answers):
         if isinstance(answer, str):
             votes.setdefault(answer_key(answer), []).append(index)
-    # `max` keeps the first of equals, and a dictionary the order of the first votes.
     return max(votes.values(), key=len)[0] if votes else 0
 
 
 def pass_at_k(n: int, correct: int, k: int) -> float:
-    """Unbiased estimate of pass@k from n samples with some correct (Chen et al., 2021)."""
+    """Unbiased estimate of pass@k from n samples (Chen et al., 2021, https://arxiv.org/abs/2107.03374, equation 1)."""
     if k > n:
         raise ValueError(f"pass@{k} cannot be estimated from {n} samples")
-    # One minus the chance that k samples are all wrong; `comb` is 0 where fewer than k are wrong.
     return 1.0 - comb(n - correct, k) / comb(n, k)
 
 
 def answer_key(answer: str) -> tuple[object, ...]:
-    """Equal for answers that are equal by value (numbers) or as normalised text."""
+    """The same key for answers that are equal as numbers or as normalised text."""
     number = parse_number(answer)
     return ("text", normalise_text(answer)) if number is None else ("number", number.value, number.percent)

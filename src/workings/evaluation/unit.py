@@ -1,7 +1,7 @@
-"""Evaluation units: a run directory's ``eval/<name>``, or the place of ``eval --out``; found, read and written.
+"""Evaluation units, the folders that hold an evaluation: finds, reads and writes them.
 
-While a unit is written it is ``<out>.partial`` (for one in a run ``RUN.eval-<name>.partial``, next to the run), and it
-is continued where an evaluation was killed.
+A unit is `RUN/eval/NAME`, or the folder of `eval --out`. While it is written its name is `RUN.eval-NAME.partial` or
+`OUT.partial`; an evaluation that was killed is continued there.
 """
 
 import os
@@ -16,62 +16,50 @@ from workings.errors import RecordError, RequestError
 from workings.evaluation.answer_counts import AnswerCounter, AnswerCounts
 from workings.evaluation.predictions import MAX_PREDICTIONS_BYTES, item_result, read_predictions
 from workings.evaluation.scorecard import ItemResult
-from workings.record import atomic
+from workings.record import atomic, layout
 from workings.record.canonical import loads, read_json_object, record_line
 from workings.record.digest import file_digest, json_digest
 from workings.record.jsonl import Appender, cut_torn_line
-from workings.record.layout import (
-    EVALUATION_CONFIG,
-    EVALUATION_SUMMARY,
-    MANIFEST,
-    PARTIAL_SUFFIX,
-    PREDICTIONS,
-    SAMPLED,
-    SEAL,
-    SUMS,
-    partial_unit_path,
-    refuse_unit_name,
-)
 from workings.record.lock import DirectoryLock
 from workings.record.seal import parse_sums, root_digest, seal_unit, unit_kind
 from workings.record.storage import open_plain, read_plain
 
 DEFAULT_NAME = "items"
-"""The unit that a run's own evaluation is written to, and that is meant when a run directory has several."""
+"""Name of the unit that `train` makes; it is meant if a run has several."""
 
 
 @dataclass(frozen=True)
 class EvaluationRecord:
-    """A sealed evaluation unit that is read."""
+    """A sealed evaluation unit."""
 
     path: Path
 
     @cached_property
     def config(self) -> dict[str, Any]:
         """``eval_config.json``."""
-        return read_json_object(self.path / EVALUATION_CONFIG)
+        return read_json_object(self.path / layout.EVALUATION_CONFIG)
 
     @cached_property
     def summary(self) -> dict[str, Any]:
         """``eval_summary.json``."""
-        return read_json_object(self.path / EVALUATION_SUMMARY)
+        return read_json_object(self.path / layout.EVALUATION_SUMMARY)
 
     @property
     def warning(self) -> str:
-        """Why its completions say little about a model; mostly empty."""
+        """Why the completions say little about a model; empty if they do not."""
         return self.reading[1].warning(self.name)
 
     @property
     def answer_counts(self) -> AnswerCounts:
-        """How many of its completions have an answer, and how many different ones."""
+        """Counts of the answers in the completions."""
         return self.reading[1].counts()
 
     @cached_property
     def reading(self) -> tuple[list[ItemResult], AnswerCounter]:
-        """Results and counts by one reading of the predictions, which takes seconds where they are many."""
+        """Results and counts, from one pass over the predictions, which may take seconds."""
         counter, results = AnswerCounter(), []
         aggregate = str(self.config["aggregate"])
-        for samples in read_predictions(self.path / PREDICTIONS):
+        for samples in read_predictions(self.path / layout.PREDICTIONS):
             results.append(item_result(samples, aggregate))
             for sample in samples:
                 counter.add(sample)
@@ -79,15 +67,16 @@ class EvaluationRecord:
 
     @cached_property
     def run(self) -> Path | None:
-        """The run directory it is in, or None."""
-        parent = self.path.resolve().parent.parent
-        return parent if self.path.resolve().parent.name == "eval" and (parent / MANIFEST).is_file() else None
+        """The run directory that contains the unit, or None."""
+        folder = self.path.resolve().parent
+        is_in_run = folder.name == "eval" and (folder.parent / layout.MANIFEST).is_file()
+        return folder.parent if is_in_run else None
 
     @property
     def name(self) -> str:
-        """The run's name where it is in one (with the unit's, if that is not the default), else its folder's."""
+        """`RUN` or, if it is not the run's default unit, `RUN/eval/NAME`; outside of a run the folder's name."""
         if self.run is None:
-            # A link keeps its own name: a pack links samples under the name that they have in it.
+            # A link's own name, because a pack links samples under other names.
             return self.path.name if self.path.name not in ("", "..") else self.path.resolve().name
         unit = self.path.resolve().name
         return self.run.name if unit == DEFAULT_NAME else f"{self.run.name}/eval/{unit}"
@@ -103,19 +92,19 @@ class EvaluationRecord:
         return root_digest(self.path)
 
     def results(self) -> list[ItemResult]:
-        """Results of all items. Raises `RecordError` for files that were changed after sealing, or an item twice."""
-        sums = parse_sums(read_plain(self.path / SUMS))
-        for name in (EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS):
+        """Results of all items. Raises `RecordError` if a file was changed after sealing, or an item comes twice."""
+        sums = parse_sums(read_plain(self.path / layout.SUMS))
+        for name in (layout.EVALUATION_CONFIG, layout.EVALUATION_SUMMARY, layout.PREDICTIONS):
             open_plain(self.path / name, MAX_PREDICTIONS_BYTES).close()
             if sums.get(name) != file_digest(self.path / name):
                 raise RecordError(f"{self.path / name} is not the file that was sealed")
         results = self.reading[0]
         if len({result.id for result in results}) != len(results):
-            raise RecordError(f"{self.path / PREDICTIONS} holds an item twice")
+            raise RecordError(f"{self.path / layout.PREDICTIONS} holds an item twice")
         return results
 
     def results_of(self, ids: Sequence[str]) -> list[ItemResult]:
-        """`results` in the order of these items. Raises `RequestError` if it has others."""
+        """`results` in the order of these ids. Raises `RequestError` if the evaluation has other items."""
         by_id = {result.id: result for result in self.results()}
         if by_id.keys() != {*ids}:
             raise RequestError(f"{self.path} has other items than what it is compared with",
@@ -124,20 +113,18 @@ class EvaluationRecord:
 
 
 def unit_paths(path: Path) -> list[Path]:
-    """Folders of the sealed evaluation units in a run, by name; a unit has only itself."""
-    if (path / EVALUATION_SUMMARY).is_file():
+    """Folders of the sealed evaluation units in a run, sorted by name; of a unit, only itself."""
+    if (path / layout.EVALUATION_SUMMARY).is_file():
         return [path]
-    # In a run that is not sealed, an evaluation that was interrupted is next to those that are finished.
-    return [summary.parent for summary in sorted(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
-            if not summary.parent.name.endswith(PARTIAL_SUFFIX)]
+    return [summary.parent for summary in sorted(path.glob(f"eval/*/{layout.EVALUATION_SUMMARY}"))
+            if not summary.parent.name.endswith(layout.PARTIAL_SUFFIX)]
 
 
 def find_units(path: Path) -> list[EvaluationRecord]:
-    """The sealed evaluation units that a path offers, by name. Raises `RequestError` if none exists."""
+    """The units of `unit_paths`. Raises `RequestError` if there is none."""
     units = [EvaluationRecord(unit) for unit in unit_paths(path)]
     if not path.exists():
-        # People leave out the folder that runs are written to by default.
-        near = Path("runs") / path
+        near = Path("runs") / path  # the default folder of runs was left out
         raise RequestError(f"{path} does not exist", "a run directory, or the directory that `eval --out` wrote",
                            f"did you mean {near}?" if near.is_dir() else "workings runs")
     if not units:
@@ -149,32 +136,32 @@ def find_units(path: Path) -> list[EvaluationRecord]:
 
 
 def find_results(path: Path) -> list[EvaluationRecord]:
-    """`find_units`. Raises `RequestError` for units of samples, too, whose questions may have been trained on."""
+    """The units of `find_units`. Raises `RequestError` if one has samples to learn from."""
     units = find_units(path)
     for unit in units:
-        if unit_kind(unit.path) == SAMPLED:
-            raise RequestError(f"{unit.path} has samples to learn from", "an evaluation: samples may be "
-                               "of questions that the model was trained on", "workings eval RUN --items ITEMS.jsonl "
-                               "--out DIR")
+        if unit_kind(unit.path) == layout.SAMPLED:
+            raise RequestError(f"{unit.path} has samples to learn from",
+                               "an evaluation: samples may be of questions that the model was trained on",
+                               "workings eval RUN --items ITEMS.jsonl --out DIR")
     return units
 
 
 def find_unit(path: Path) -> EvaluationRecord:
-    """The one unit that a path means: its only one, or the one named `items`. Raises `RequestError` for none."""
+    """The only unit of a path, or the one named `items`. Raises `RequestError` if there is neither."""
     return _only(path, find_results(path))
 
 
 def find_pair(a: Path, b: Path) -> tuple[EvaluationRecord, EvaluationRecord]:
-    """The two units that a comparison means; where a side offers several, those on the same items count."""
-    offers_a, offers_b = find_results(a), find_results(b)
-    digests = {unit.items_digest for unit in offers_a} & {unit.items_digest for unit in offers_b}
-    # Without a common set of items keep all units; the comparison reports the differences.
-    return (_only(a, [unit for unit in offers_a if unit.items_digest in digests] or offers_a),
-            _only(b, [unit for unit in offers_b if unit.items_digest in digests] or offers_b))
+    """One unit of each path for a comparison, on the same items if possible. Raises as `find_unit`."""
+    units_a, units_b = find_results(a), find_results(b)
+    digests = {unit.items_digest for unit in units_a} & {unit.items_digest for unit in units_b}
+    # Without common items all units remain, and the comparison reports the difference.
+    return (_only(a, [unit for unit in units_a if unit.items_digest in digests] or units_a),
+            _only(b, [unit for unit in units_b if unit.items_digest in digests] or units_b))
 
 
 def read_scorecard(path: Path) -> dict[str, Any]:
-    """The scorecard of a run or unit: `overall`, `per_section`, `per_category`, `per_difficulty`."""
+    """The recorded scorecard of a run or unit: `overall`, `per_section`, `per_category`, `per_difficulty`."""
     return dict(find_unit(path).summary["scorecard"])
 
 
@@ -187,31 +174,29 @@ def _only(path: Path, units: Sequence[EvaluationRecord]) -> EvaluationRecord:
 
 
 def refuse_existing(out: Path) -> None:
-    """Raise `RequestError` where a unit cannot be made because something is there."""
-    refuse_unit_name(out)
+    """Raise `RequestError` if a unit cannot be made at this path."""
+    layout.refuse_unit_name(out)
     if out.exists():
         raise RequestError(f"--out {out} already exists", "a new directory; evaluations are never overwritten",
                            f"--out {out}-2")
 
 
 class EvaluationWriter:
-    """One unit being written. Use as a context manager: leaving it keeps what was written, for the next attempt."""
+    """Writes a unit. Use as a context manager; what was written is kept for the next attempt."""
 
     def __init__(self, out: Path, config: dict[str, Any]) -> None:
-        """Start the unit, or continue one that was interrupted.
+        """Start a unit, or continue an interrupted one.
 
-        Raises `RequestError` if ``out`` exists, or an interrupted evaluation there was asked for something else.
+        Raises `RequestError` if ``out`` exists, or the interrupted unit there has another ``config``.
         """
         refuse_existing(out)
-        self.out, self.partial, self._config = out, partial_unit_path(out), config
-        self._predictions = self.partial / PREDICTIONS
+        self.out, self.partial, self._config = out, layout.partial_unit_path(out), config
+        self._predictions = self.partial / layout.PREDICTIONS
         self.partial.mkdir(parents=True, exist_ok=True)
-        # No other process writes from here on: the folder's files are from a process that ended.
         self._lock = DirectoryLock(self.partial)
         try:
             self._check_config()
-            # A process that was killed may have left half a line.
-            cut_torn_line(self._predictions)
+            cut_torn_line(self._predictions)  # of a process that was killed
             self._appender = Appender(self._predictions)
         except BaseException:
             self._lock.release()  # a second try in this process would wait for the first
@@ -225,11 +210,7 @@ class EvaluationWriter:
         self._lock.release()
 
     def finished_chunks(self, chunks: Sequence[int], samples: int = 1) -> int:
-        """Number of chunks (of these numbers of items) that are complete in the file; the rest of it is cut off.
-
-        A chunk is what is generated together. It is never continued in its middle, because the numbers of a batch
-        may depend on its rows, and a continued evaluation has to end the same.
-        """
+        """Number of complete chunks in the file, given their numbers of items; removes the rest of the file."""
         ends = _item_ends(self._predictions, samples)
         done = kept_items = 0
         for size in chunks:
@@ -240,32 +221,31 @@ class EvaluationWriter:
         return done
 
     def append(self, lines: Sequence[dict[str, Any]]) -> None:
-        """Add lines of one chunk and wait until they are on the disk."""
-        self._appender.append_bytes(b"".join(record_line(line, PREDICTIONS) for line in lines))
+        """Add the lines of a chunk, and wait until they are on the disk."""
+        self._appender.append_bytes(b"".join(record_line(line, layout.PREDICTIONS) for line in lines))
         self._appender.sync()
 
     def recorded_samples(self) -> Iterator[list[dict[str, Any]]]:
-        """All lines that were written, also by an earlier attempt; an item's samples are together."""
+        """The lines of each item, those of an earlier attempt included."""
         return read_predictions(self._predictions)
 
     def seal(self, summary: dict[str, Any], kind: str = "eval") -> None:
-        """Write the summary, seal as a unit of this kind, and move it to its place."""
-        atomic.write_json(self.partial / EVALUATION_SUMMARY, summary)
-        (self.partial / SEAL).unlink(missing_ok=True)  # killed between sealing and renaming
+        """Write the summary, seal the unit as this kind, and move it to its place."""
+        atomic.write_json(self.partial / layout.EVALUATION_SUMMARY, summary)
+        (self.partial / layout.SEAL).unlink(missing_ok=True)  # killed between sealing and renaming
         made_from = self._config["made_from"]
         seal_unit(self.partial, kind, "complete", made_from if isinstance(made_from, str) else None)
-        # Only now: an empty folder in a sealed run would be one that no sum covers.
+        # Not earlier, because an empty folder in a sealed run would be covered by no checksum.
         self.out.parent.mkdir(parents=True, exist_ok=True)
         self.partial.rename(self.out)
         atomic.sync_directory(self.out.parent)
 
     def _check_config(self) -> None:
-        path, config = self.partial / EVALUATION_CONFIG, self._config
+        path, config = self.partial / layout.EVALUATION_CONFIG, self._config
         if not path.exists():
             atomic.write_json(path, config)
             return
         before = read_json_object(path)
-        # Answers to two different requests in one file could never be told apart again.
         if json_digest(before) != json_digest(config):
             different = sorted(key for key in {*before, *config} if before.get(key) != config.get(key))
             raise RequestError(f"--out {self.out} has an interrupted evaluation of another request: "
@@ -274,7 +254,7 @@ class EvaluationWriter:
 
 
 def _item_ends(path: Path, samples: int) -> list[int]:
-    """Byte offset after the last line of every complete item."""
+    """Byte offset after the last line of each complete item."""
     ends: list[int] = []
     name, lines, offset = "", 0, 0
     with path.open("rb") as file:
@@ -289,5 +269,5 @@ def _item_ends(path: Path, samples: int) -> list[int]:
             else:
                 name, lines = record["id"], 1
                 ends.append(offset)
-    # Samples of an item are together, so only the last item can be incomplete.
+    # Only the last item can be incomplete.
     return ends[:-1] if lines < samples else ends

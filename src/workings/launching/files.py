@@ -1,4 +1,4 @@
-"""A run on another machine, and the files that launchers read, made of templates."""
+"""Makes the files with which Slurm, Kubernetes and SkyPilot start a run on other machines, from templates."""
 
 import json
 import re
@@ -16,31 +16,31 @@ JOB_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 REMOTE_FOLDER = re.compile(r"/[A-Za-z0-9._/-]*[A-Za-z0-9._-]")
 RECIPE, PLAN = "recipe.yaml", "plan.json"
 PORT = 29500
-"""Port of process 0: torchrun's own default; of JAX any port will do."""
+"""Port of process 0, as torchrun's default."""
 MAX_RESTARTS = 10
-"""Maximum restarts of a preempted job before someone has to look."""
+"""Most restarts of a preempted job."""
 SECONDS_TO_SAVE = 300
-"""Seconds between the request to stop and the end, in which the run saves."""
+"""Seconds from the request to stop to the end, in which the run saves a checkpoint."""
 START = {"slurm": "sbatch", "kubernetes": "kubectl create -f", "skypilot": "sky jobs launch"}
-"""Command in front of the file's name."""
+"""Launcher -> command that starts a job; the file's name follows it."""
 BUCKET_ADDRESS = re.compile(r"(gs|s3|r2|cos)://[a-z0-9][a-z0-9._/-]*")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchJob:
-    """A job, as far as all launchers need it."""
+    """A run on another machine, as all launchers need it. Raises `RequestError` for unusable values."""
 
     name: str
     """Name of the run and of the job: lower case, digits and dashes, as Kubernetes requires."""
     engine: str
-    """One of those that `names.json` says how to start."""
+    """An engine of `names.json`."""
     platform: Literal["cpu", "gpu", "tpu"]
     target: str
     hosts: int
     devices: int
-    """Cards or chips of one host."""
+    """Cards or chips per host."""
     remote_folder: str
-    """The folder that these files are put into, on a file system that all hosts see."""
+    """Folder for these files, on a file system that all hosts see."""
     recipe_digest: str = ""
     """SHA-256 of the recipe as the run will record it."""
     plan: str = ""
@@ -53,14 +53,15 @@ class LaunchJob:
     """Whether data or weights are in an object store."""
 
     def __post_init__(self) -> None:
-        if self.engine not in (engines := table()["engines"]):
+        engines = table()["engines"]
+        if self.engine not in engines:
             raise RequestError(f"the engine {self.engine} cannot be launched",
                                "an engine that is known to run in several processes: " + ", ".join(engines),
                                f"engine={next(iter(engines))}")
         if not JOB_NAME.fullmatch(self.name):
             raise RequestError(f"--name cannot be {self.name}",
                                "at most 40 lower case letters, digits and dashes, a letter first", "--name my-run")
-        # The text goes into a shell script on another machine, so nothing that a shell reads may be in it.
+        # It is part of a shell script, so it must not contain what a shell interprets.
         if not REMOTE_FOLDER.fullmatch(self.remote_folder) or ".." in self.remote_folder:
             raise RequestError(f"--home cannot be {self.remote_folder}",
                                "an absolute path on the cluster, of letters, digits and ._/-",
@@ -68,43 +69,36 @@ class LaunchJob:
 
     @property
     def command(self) -> str:
-        """The words behind `workings`."""
+        """The arguments of `workings`."""
         return f"train {RECIPE} --out runs/{self.name} --auto-resume"
 
 
 @cache
 def table() -> dict[str, Any]:
-    """`names.json`, which holds its sources."""
-    values: dict[str, Any] = json.loads(files("workings.launching").joinpath("names.json").read_text(encoding="utf-8"))
-    return values
+    """`names.json`: engines, and the launchers' names of accelerators, with their sources."""
+    return dict(json.loads(files("workings.launching").joinpath("names.json").read_text(encoding="utf-8")))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wheel:
-    """This package's wheel, which is next to a task: a name on a registry may be someone else's tomorrow."""
+    """This package's wheel, which is put next to the file of a task."""
 
     name: str
     sha256: str
 
 
 def slurm(job: LaunchJob) -> dict[str, str]:
-    """The batch script by its name. Raises `RequestError` for a TPU."""
+    """The batch script, as name -> text. Raises `RequestError` for a TPU."""
     if job.platform == "tpu":
-        raise RequestError(f"Slurm has no {job.target}: it does not lend TPUs", "cards or CPUs",
-                           "--for kubernetes")
+        raise RequestError(f"Slurm has no {job.target}: it does not lend TPUs", "cards or CPUs", "--for kubernetes")
     return _file("job.sbatch", job, "slurm")
 
 
 def kubernetes(job: LaunchJob, *, image: str, claim: str) -> dict[str, str]:
-    """A `TrainJob` or, for a TPU, a `JobSet` by its file's name.
+    """A `TrainJob` or, for a TPU, a `JobSet`, as file's name -> text.
 
-    Args:
-        job: the run.
-        image: container image in which `workings` is installed with the engine.
-        claim: PersistentVolumeClaim that all pods mount at the job's folder.
-
-    Raises:
-        RequestError: no image, or a TPU that Google Kubernetes Engine does not offer as a slice.
+    ``image`` is a container image with `workings` and the engine; ``claim`` is the PersistentVolumeClaim that all pods
+    mount at the job's folder. Raises `RequestError` without an image, or for a TPU that Google does not offer.
     """
     if not image:
         raise RequestError("--for kubernetes needs --image", "the image in which workings is installed",
@@ -112,21 +106,21 @@ def kubernetes(job: LaunchJob, *, image: str, claim: str) -> dict[str, str]:
     if job.platform != "tpu":
         return _file("trainjob.yaml", job, "kubernetes-trainjob", image=image, claim=claim)
     rows: dict[str, str] = table()["kubernetes"]["names"]
-    if (family := job.target.rsplit("-", 1)[0]) not in rows:
-        raise RequestError(f"Google Kubernetes Engine has no slice {job.target}", "one of "
-                           + ", ".join(rows), "--on v5e-8")
+    family = job.target.rsplit("-", 1)[0]
+    if family not in rows:
+        raise RequestError(f"Google Kubernetes Engine has no slice {job.target}", f"one of {', '.join(rows)}",
+                           "--on v5e-8")
     return _file("jobset.yaml", job, "kubernetes-jobset", image=image, claim=claim, accelerator=rows[family])
 
 
 def skypilot(job: LaunchJob, *, storage: str, wheel: Wheel) -> dict[str, str]:
-    """The task by its file's name; ``storage`` is a bucket that is mounted at the folder of runs, or empty.
+    """The task, as file's name -> text; ``storage`` is a bucket to mount at the folder of runs, or empty.
 
-    Raises:
-        RequestError: no such kind of bucket, or an accelerator that SkyPilot does not have.
+    Raises `RequestError` for an unknown kind of bucket, or an accelerator that SkyPilot does not have.
     """
     rows: dict[str, str] = table()["skypilot"]["names"]
     if job.platform != "cpu" and job.target not in rows:
-        raise RequestError(f"SkyPilot has no {job.target}", "one of " + ", ".join(rows),
+        raise RequestError(f"SkyPilot has no {job.target}", f"one of {', '.join(rows)}",
                            "--for kubernetes" if job.platform == "tpu" else "--on h100")
     if storage and not BUCKET_ADDRESS.fullmatch(storage):
         raise RequestError(f"--storage {storage} is not a bucket", "a bucket, such as gs://my-runs or s3://my-runs/a",
@@ -135,7 +129,7 @@ def skypilot(job: LaunchJob, *, storage: str, wheel: Wheel) -> dict[str, str]:
 
 
 def _file(name: str, job: LaunchJob, launcher: str, **values: object) -> dict[str, str]:
-    # Not HTML. Names and paths that get into a script are checked by `LaunchJob`; other texts are written as JSON.
+    # Nothing is escaped: `LaunchJob` has checked names and paths, and other texts are written as JSON.
     environment = jinja2.Environment(  # noqa: S701
         loader=jinja2.PackageLoader("workings.launching"), undefined=jinja2.StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, keep_trailing_newline=True)

@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 
 from workings.evaluation.comparison.compare import TABLE_HEADS, Comparison
 from workings.evaluation.comparison.paired import points
-from workings.evaluation.first_wrong_step import KINDS, WRONG_STEP_KINDS, FirstWrongSteps, wrong_place
+from workings.evaluation.first_wrong_step import KINDS, WRONG_STEP_KINDS, wrong_place
 from workings.evaluation.scorecard import recorded_interval
 from workings.evaluation.statistics import Interval
 from workings.record.number_text import p_text, percent
@@ -229,11 +229,12 @@ def marked(completion: str) -> Markup:
         completion[:place.start], completion[place.start:place.end], place.expected, completion[place.end:])
 
 
-def first_wrong_steps_table(named: Sequence[tuple[str, FirstWrongSteps]]) -> Table | None:
+def first_wrong_steps_table(named: Sequence[tuple[str, dict[str, int]]]) -> Table | None:
     """Items of each run by their first wrong equation; None if no completion has an equation to check."""
-    shown = [kind for kind in KINDS if any(kind in breaks.kinds for _, breaks in named)]
+    # In a fixed order, so that two tables can be compared.
+    shown = [kind for kind in KINDS if any(kind in counts for _, counts in named)]
     if not any(kind in WRONG_STEP_KINDS for kind in shown):
         return None
-    rows = [[kind, *(str(breaks.kinds.get(kind, 0)) for _, breaks in named)] for kind in shown]
+    rows = [[kind, *(str(counts.get(kind, 0)) for _, counts in named)] for kind in shown]
     return Table(caption="Items by their first wrong equation", rows=rows,
                  heads=["First wrong equation", *(name for name, _ in named)])

@@ -1,4 +1,4 @@
-"""Completions of a `ModelSession` for the server: one request at a time, with stop texts and log probabilities."""
+"""Answers requests of the server with a model: completions, stop texts, log probabilities."""
 
 import secrets
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from workings.serving.requests import ChatRequest, TextRequest
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """One completion as a client receives it."""
+    """One completion for a client."""
 
     text: str
     finish_reason: str
@@ -23,15 +23,15 @@ class Answer:
     prompt_tokens: int
     tokens: tuple[int, ...]
     log_probs: tuple[float | None, ...] = ()
-    """Natural log probability of each token, where the request asks for them; None for a text's first token."""
+    """Natural log probability of each token, if requested; None for the first token of an echoed prompt."""
     likeliest: tuple[tuple[int, float], ...] = ()
-    """The most likely token in the place of each but the first, and its log probability, of an echoed prompt."""
+    """With an echoed prompt: the most likely token in the place of each but the first, and its log probability."""
     echoed: int = 0
-    """How many of the tokens are the prompt's."""
+    """Number of the tokens that are the prompt's."""
 
 
 class Pieces:
-    """Converts single tokens to pieces of text; together the pieces are the text of all tokens."""
+    """Converts tokens, one by one, to pieces of text that together are the text of all tokens."""
 
     def __init__(self, tokenizer: Tokenizer, show: Callable[[str], None]) -> None:
         self._tokenizer, self._show = tokenizer, show
@@ -39,28 +39,27 @@ class Pieces:
         self._shown = ""
 
     def add(self, token: int) -> None:
-        """Adds a token and shows its text once its characters are complete."""
+        """Add a token, and show its text once its last character is complete."""
         self._tokens.append(token)
-        # A character may be several tokens; the first ones alone decode to this sign.
+        # A character may be several tokens; the first ones alone decode to this character.
         self.show_up_to(self._tokenizer.decode(self._tokens).rstrip("\N{REPLACEMENT CHARACTER}"))
 
     def show_up_to(self, text: str) -> None:
-        """Shows the rest of the text so far."""
+        """Show what is new in the text of all tokens so far."""
         if len(text) > len(self._shown):
             self._show(text[len(self._shown):])
-            # Decoded from all tokens each time: a token's text may depend on those before it (spaces, byte pairs).
             self._shown = text
 
 
 class Answerer:
-    """Answers requests with one model; an engine's state takes one call at a time, so requests wait for each other."""
+    """Answers requests with one model, one request at a time."""
 
     def __init__(self, session: ModelSession) -> None:
         self._session = session
         self._lock = Lock()
 
     def prompts(self, request: ChatRequest | TextRequest) -> list[list[int]]:
-        """Token ids of every prompt of a request. Raises `RequestError`: turns that the template does not take."""
+        """Token ids of each prompt of a request. Raises `RequestError` for turns that the template does not have."""
         template, tokenizer = self._session.template, self._session.tokenizer
         if isinstance(request, ChatRequest):
             *history, (_, question) = [message.turn for message in request.messages]
@@ -69,19 +68,19 @@ class Answerer:
                 for prompt in request.prompts]
 
     def answers(self, request: ChatRequest | TextRequest, tell: Callable[[str], None] | None = None) -> list[Answer]:
-        """``n`` answers to each prompt, those to one prompt together.
+        """``n`` answers to each prompt, those to the same prompt together.
 
-        ``tell`` receives the text of a single greedy answer piece by piece; of other answers nothing before the end.
-        Raises `RequestError` for what the engine or the template does not do.
+        ``tell`` receives the text of a single greedy answer piece by piece; other answers come as a whole. Raises
+        `RequestError` for what the engine or the template cannot do.
         """
         asked = [prompt for prompt in self.prompts(request) for _ in range(request.n)]
         seed = secrets.randbelow(2**32) if request.seed is None else request.seed
         seeds = [sample_seed(seed, "request", index) for index in range(len(asked))]
         session, engine = self._session, self._session.engine
+        # Not with a stop text, which could take back a piece.
+        is_simple = len(asked) == 1 and request.temperature == 0 and not request.stop and not request.echo
         with self._lock:
-            # A stop text could take back what was passed on.
-            if tell and len(asked) == 1 and request.temperature == 0 and not (request.stop or request.echo) and (
-                    isinstance(engine, StreamingEngine)):
+            if tell and is_simple and isinstance(engine, StreamingEngine):
                 pieces = Pieces(session.tokenizer, tell)
                 completions: Sequence[Completion] = [engine.stream(
                     session.state, asked[0], max_new_tokens=request.longest, stop_ids=session.template.stop_ids,
@@ -96,23 +95,24 @@ class Answerer:
     def _answer(self, prompt: list[int], completion: Completion, request: ChatRequest | TextRequest) -> Answer:
         tokens, decode = list(completion.tokens), self._session.tokenizer.decode
         text, reason = decode(tokens), str(completion.finish_reason)
-        if ends := [found for stop in request.stop if stop and (found := text.find(stop)) >= 0]:
+        ends = [text.find(stop) for stop in request.stop if stop and stop in text]
+        if ends:
             text, reason = text[:min(ends)], "stop"
-            # The shortest beginning of the tokens that holds the text.
-            tokens = next(tokens[:count] for count in range(len(tokens) + 1)
-                          if decode(tokens[:count]).startswith(text))
-        log_probs: tuple[float | None, ...] = ()
+            count = next(count for count in range(len(tokens) + 1) if decode(tokens[:count]).startswith(text))
+            tokens = tokens[:count]
         if request.echo:
             return self._echo(prompt, tokens, text, reason, request)
+        log_probs: tuple[float, ...] = ()
         if request.wants_log_probs:
-            log_probs = (tuple(completion.log_probs[:len(tokens)])
-                         or continuation_log_probs(self._session, [(prompt, tokens)])[0])
+            log_probs = tuple(completion.log_probs[:len(tokens)])
+            if not log_probs:
+                log_probs = continuation_log_probs(self._session, [(prompt, tokens)])[0]
         return Answer(text=text, finish_reason=reason, prompt_tokens=len(prompt), tokens=tuple(tokens),
                       log_probs=log_probs)
 
     def _echo(self, prompt: list[int], tokens: list[int], text: str, reason: str,
               request: ChatRequest | TextRequest) -> Answer:
-        """An answer that begins with its prompt, as programs ask that want to know how likely a given text is."""
+        """An answer that begins with the prompt, for clients that ask how likely a given text is."""
         whole = [*prompt, *tokens]
         answer = Answer(text=self._session.tokenizer.decode(prompt) + text, finish_reason=reason,
                         prompt_tokens=len(prompt), tokens=tuple(whole), echoed=len(prompt))

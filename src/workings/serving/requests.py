@@ -1,6 +1,6 @@
-"""Requests of OpenAI's interface that are understood. Every other key is refused: none is ignored silently.
+"""The requests of OpenAI's interface that the server understands. It refuses every other key.
 
-Source: the reference of OpenAI's API, "Chat Completions" and "Completions (legacy)".
+Source: OpenAI's API reference, "Chat Completions" and "Completions (legacy)".
 """
 
 from typing import Annotated, Any, ClassVar, Literal
@@ -12,7 +12,7 @@ MAX_TOKENS = 1 << 15
 
 
 class TextPart(BaseModel):
-    """One part of a message. Images and sounds are refused: the models here read text."""
+    """A part of a message; images and sounds are refused."""
 
     model_config = ConfigDict(extra="forbid")
     type: Literal["text"]
@@ -35,7 +35,7 @@ class Message(BaseModel):
 
 
 class Decoding(BaseModel):
-    """Fields of both kinds of requests. Unimplemented parameters are accepted only at their neutral values."""
+    """Fields of both kinds of requests. Parameters of samplers that no engine has may only have no effect."""
 
     model_config = ConfigDict(extra="forbid")
     model: str
@@ -45,26 +45,26 @@ class Decoding(BaseModel):
     stop: Annotated[list[str], Field(max_length=16)] = []
     stream: bool = False
     stream_options: dict[str, bool] | None = None
-    # Other values would change sampling, which no engine supports.
     top_p: Literal[1] | None = None
     presence_penalty: Literal[0] | None = None
     frequency_penalty: Literal[0] | None = None
     logit_bias: Annotated[dict[str, float], Field(max_length=0)] | None = None
-    # These say who asks, and change no answer.
     user: str | None = None
     metadata: dict[str, Any] | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _one_stop_is_a_list(cls, given: Any) -> Any:
-        if isinstance(given, dict) and not isinstance(given.get("stop", []), list):
-            given = {**given, "stop": [] if given["stop"] is None else [given["stop"]]}
-        # Clients send null for what their user left open.
-        return {key: value for key, value in given.items() if value is not None} if isinstance(given, dict) else given
+        if not isinstance(given, dict):
+            return given
+        values = {key: value for key, value in given.items() if value is not None}  # clients send null for defaults
+        if not isinstance(values.get("stop", []), list):
+            values["stop"] = [values["stop"]]
+        return values
 
     @property
     def wants_usage(self) -> bool:
-        """Whether the last chunk of a stream counts the tokens."""
+        """Whether the last chunk of a stream has the number of tokens."""
         return bool(self.stream_options and self.stream_options.get("include_usage"))
 
 

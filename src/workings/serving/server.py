@@ -1,4 +1,4 @@
-"""The routes ``/v1/models``, ``/v1/chat/completions`` and ``/v1/completions``, for this machine and with a token."""
+"""The routes ``/v1/models``, ``/v1/chat/completions`` and ``/v1/completions``; every request needs the token."""
 
 import hmac
 import json
@@ -6,6 +6,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator
+from itertools import accumulate
 from queue import SimpleQueue
 from typing import Any
 
@@ -22,21 +23,16 @@ from workings.ui.loopback import HOST, quiet_server
 
 
 def make_app(session: ModelSession, name: str, *, token: str) -> FastAPI:
-    """The application that answers with one model.
-
-    Args:
-        session: the model.
-        name: what requests call it.
-        token: what a request must carry as ``Authorization: Bearer TOKEN``.
-    """
+    """The application that answers, as the model ``name``, requests with ``Authorization: Bearer TOKEN``."""
     app = FastAPI(title="workings", docs_url=None, redoc_url=None, openapi_url=None)
     answerer, created = Answerer(session), int(time.time())
 
     @app.middleware("http")
     async def only_with_the_token(request: Request, answer: Any) -> Response:
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        # A site whose name points at this address sends its own name as the host.
-        if request.url.hostname not in (HOST, "localhost") or not hmac.compare_digest(given.encode(), token.encode()):
+        # Another host: a web site whose name was pointed at this machine.
+        is_here = request.url.hostname in (HOST, "localhost")
+        if not is_here or not hmac.compare_digest(given.encode(), token.encode()):
             return problem(401, "the token that `workings serve` printed is missing: send it as the API key")
         return await answer(request)
 
@@ -50,8 +46,8 @@ def make_app(session: ModelSession, name: str, *, token: str) -> FastAPI:
 
     @app.get("/v1/models")
     def models() -> dict[str, Any]:
-        return {"object": "list", "data": [
-            {"id": name, "object": "model", "created": created, "owned_by": "workings"}]}
+        model = {"id": name, "object": "model", "created": created, "owned_by": "workings"}
+        return {"object": "list", "data": [model]}
 
     @app.post("/v1/chat/completions")
     def chat(request: ChatRequest) -> Response:
@@ -65,7 +61,7 @@ def make_app(session: ModelSession, name: str, *, token: str) -> FastAPI:
 
 
 def validation_text(error: Any) -> str:
-    """Key and reason of one mistake in a request."""
+    """Pydantic's description of a mistake, as the key and the reason."""
     where = ".".join(str(part) for part in error["loc"] if part != "body")
     reason = "this key is not supported" if error["type"] == "extra_forbidden" else error["msg"]
     return f"{where or 'the request'}: {reason}"
@@ -78,51 +74,58 @@ def problem(status: int, message: str) -> JSONResponse:
 
 
 def reply(answerer: Answerer, request: ChatRequest | TextRequest, name: str) -> Response:
-    """The answer to one request, whole or streamed."""
+    """The response to a request, as a whole or streamed."""
     if request.model != name:
         return problem(404, f"the model {request.model!r} is not here; this server answers as {name!r}")
-    answerer.prompts(request)  # a mistake is an error of the request, not of a stream that has begun
+    answerer.prompts(request)  # raises an error before a stream begins
     chat = isinstance(request, ChatRequest)
     head = {"id": f"{'chatcmpl' if chat else 'cmpl'}-{secrets.token_hex(12)}", "created": int(time.time()),
             "model": name}
     if request.stream:
         return StreamingResponse(events(answerer, request, head), media_type="text/event-stream")
     answers = answerer.answers(request)
-    choices = [{"index": index, "finish_reason": answer.finish_reason, "logprobs": log_probs(answerer, request, answer),
-                **({"message": {"role": "assistant", "content": answer.text}} if chat else {"text": answer.text})}
-               for index, answer in enumerate(answers)]
+    choices = []
+    for index, answer in enumerate(answers):
+        content = {"message": {"role": "assistant", "content": answer.text}} if chat else {"text": answer.text}
+        choices.append({"index": index, "finish_reason": answer.finish_reason,
+                        "logprobs": log_probs(answerer, request, answer), **content})
     return JSONResponse(head | {"object": "chat.completion" if chat else "text_completion", "choices": choices,
                                 "usage": usage(answers, request)})
 
 
 def log_probs(answerer: Answerer, request: ChatRequest | TextRequest, answer: Answer) -> dict[str, Any] | None:
-    """Log probabilities in the form of the request's interface; None if not requested."""
+    """Log probabilities in the format of the request's route; None if not requested."""
     if not request.wants_log_probs:
         return None
     texts = answerer.token_texts(answer.tokens)
     if isinstance(request, ChatRequest):
         return {"content": [{"token": text, "logprob": value, "bytes": list(text.encode()), "top_logprobs": []}
                             for text, value in zip(texts, answer.log_probs, strict=True)]}
-    # By the tokens' texts: a token's own and, of an echoed text, that of the most likely token.
+    # For each token its own text and log probability, and those of the most likely token, if that is known.
     top: list[dict[str, float] | None] = []
-    for number, (token, text, value) in enumerate(zip(answer.tokens, texts, answer.log_probs, strict=True)):
-        best, its_value = answer.likeliest[number - 1] if answer.likeliest and number else (token, value)
-        # Of the same token both are the same number, computed by two programs.
-        other = {} if best == token or its_value is None else {answerer.token_texts([best])[0]: its_value}
-        top.append(None if value is None else {text: value} | other)
-    offsets = [sum(len(text) for text in texts[:index]) for index in range(len(texts))]
+    for index, (text, value) in enumerate(zip(texts, answer.log_probs, strict=True)):
+        if value is None:  # the first token of an echoed prompt
+            top.append(None)
+            continue
+        values = {text: value}
+        if answer.likeliest:
+            best, best_value = answer.likeliest[index - 1]
+            if best != answer.tokens[index]:
+                values[answerer.token_texts([best])[0]] = best_value
+        top.append(values)
+    offsets = list(accumulate(map(len, texts), initial=0))[:-1]
     return {"tokens": texts, "token_logprobs": list(answer.log_probs), "text_offset": offsets, "top_logprobs": top}
 
 
 def usage(answers: list[Answer], request: ChatRequest | TextRequest) -> dict[str, int]:
-    """Tokens of a request: each prompt counts once."""
+    """Number of tokens of a request; each prompt counts once."""
     prompt = sum(answer.prompt_tokens for answer in answers[::request.n])
     completion = sum(len(answer.tokens) - answer.echoed for answer in answers)
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
 def events(answerer: Answerer, request: ChatRequest | TextRequest, head: dict[str, Any]) -> Iterator[str]:
-    """Server-sent events of a streamed answer: pieces of text, the reason why it ended, the token counts."""
+    """Server-sent events of a streamed answer: pieces of text, why it ended, the number of tokens."""
     chat = isinstance(request, ChatRequest)
     head = head | {"object": "chat.completion.chunk" if chat else "text_completion"}
     pieces: SimpleQueue[str | None] = SimpleQueue()
@@ -167,5 +170,5 @@ def event(value: dict[str, Any]) -> str:
 
 
 def make_server(session: ModelSession, name: str, *, token: str) -> uvicorn.Server:
-    """The server of one model; ``run(sockets=[…])`` serves until it is stopped."""
+    """The server of `make_app`; ``run(sockets=[…])`` serves until it is stopped."""
     return quiet_server(make_app(session, name, token=token))

@@ -1,1 +1,1 @@
-"""The local page over a folder of runs. It reads run directories and starts commands as child processes."""
+"""The local web page over a folder of runs. It reads run directories, and runs commands in child processes."""

@@ -1,4 +1,4 @@
-"""The page as an ASGI application: routes, access control, error pages."""
+"""The page as a FastAPI application: routes, access control, error pages."""
 
 import logging
 import re
@@ -26,11 +26,10 @@ DESCRIPTION = """Runs, comparisons and commands as JSON. Each call needs the tok
 def make_app(root: Path, *, token: str, port: int) -> FastAPI:
     """The application over a folder of runs, for requests that carry the token to this port."""
     site = Site.over(root)
-    # FastAPI's documentation pages load scripts from another host, which the policy forbids.
+    # Without FastAPI's documentation pages, which load scripts from another host.
     app = FastAPI(title="workings", version=version("workings"), description=DESCRIPTION, docs_url=None,
                   redoc_url=None, openapi_url="/api/openapi.json",
                   middleware=[Middleware(Guard, token=token, port=port)])
-    # The guard wraps the whole application, so that no route is left out.
     for part in (runs, compare, data, plan, start):
         app.include_router(part.router(site))
 
@@ -48,20 +47,20 @@ def make_app(root: Path, *, token: str, port: int) -> FastAPI:
 
     @app.exception_handler(RequestError)
     def wrong_request(request: Request, error: RequestError) -> Response:
-        # 404 for a link to something missing, 422 for a form with a wrong value.
-        return problem(request, 404 if request.method == "GET" else 422, error.given, error.expected, error.try_next)
+        status = 404 if request.method == "GET" else 422  # of a link, or of a form
+        return problem(request, status, error.given, error.expected, error.try_next)
 
     @app.exception_handler(WorkingsError)
     def unreadable(request: Request, error: WorkingsError) -> Response:
         return problem(request, 409, str(error), "a run with undamaged files", "workings verify on this run")
 
     def misshapen(request: Request, error: Exception) -> Response:
-        """A record of the wrong form (or a bug of this page, so the traceback goes to the terminal)."""
+        """A damaged record, or a bug: the traceback goes to the terminal."""
         logging.getLogger("uvicorn.error").error("%s", request.url.path, exc_info=error)
         return problem(request, 409, f"{request.url.path}: a file of this run is damaged ({type(error).__name__})",
                        "a run with undamaged files", "workings verify on this run")
 
-    # Listed one by one: Starlette runs a handler for `Exception` outside the guard and then raises the error again.
+    # Not `Exception`, whose handler Starlette runs outside of the guard before it raises the error again.
     for kind in (AttributeError, KeyError, OSError, TypeError, ValueError, RecursionError, jinja2.TemplateRuntimeError):
         app.add_exception_handler(kind, misshapen)
 

@@ -1,4 +1,4 @@
-"""Ask a run and its base model a question."""
+"""Questions to a run and its base model, each asked by a job that runs `workings ask`."""
 
 import json
 import secrets
@@ -27,24 +27,23 @@ class AskForm(BaseModel):
 
 
 def start(site: Site, run: Path, form: AskForm) -> Job:
-    """Start `workings ask`. Raises `RequestError` for an empty or endless question."""
-    # A form sends CRLF line ends; models are trained on LF.
+    """Start `workings ask`. Raises `RequestError` for an empty or too long question."""
     question = form.question.replace("\r\n", "\n").strip()
     if not question or len(question) > LONGEST_QUESTION or "\0" in question:
         raise RequestError(f"the question cannot be asked: it has {len(question):,} characters",
                            f"1 to {LONGEST_QUESTION:,}, without NUL", "")
     words = ["--base", "--pieces", "--max-new-tokens", str(form.max_new_tokens)]
-    # Another seed for each sampled answer, else the same question would get the same answer.
     if form.temperature:
+        # A new seed, so that the same question may get another answer.
         words += ["--temperature", f"{form.temperature:g}", "--seed", str(secrets.randbelow(2**31))]
     if form.follow:
         words += ["--history", json.dumps(conversation(site, form.follow))]
-    # After `--` nothing is an option, even if the question begins with a dash.
+    # After `--` a question that begins with a dash is no option.
     return site.jobs.start("ask", [*words, "--", str(run), question], subject=site.folder.name(run))
 
 
 def conversation(site: Site, job: str) -> list[dict[str, str]]:
-    """The turns up to the trained model's answer of a job. Raises `RequestError` if it has none."""
+    """The turns of a conversation, up to a job's answer of the trained model. Raises `RequestError` without one."""
     asked = read_question(site, site.jobs.get(job))
     if asked["trained"] is None:
         raise RequestError(f"question {job} has no answer", "an answered question to continue from", "")
@@ -53,16 +52,15 @@ def conversation(site: Site, job: str) -> list[dict[str, str]]:
 
 
 def read_question(site: Site, job: Job) -> dict[str, Any]:
-    """A question from its command, with the answers so far; ``problem`` says why one is missing."""
+    """A job's question with the answers so far; ``problem`` says why one is missing."""
     words = job.arguments
-    given = dict(pairwise(words))  # options of `start`, each with a value after it
+    given = dict(pairwise(words))  # option -> its value
     question: dict[str, Any] = {
         "job": job.id, "state": job.state, "text": words[-1] if words else "",
         "history": json.loads(given.get("--history", "[]")), "temperature": float(given.get("--temperature", 0)),
         "trained": None, "untrained": None, "problem": ""}
-    # All of its output, because thousands of pieces may follow an answer.
     for _, line in site.jobs.lines(job.id, 0):
-        # Search before parsing, because nearly all lines are pieces.
+        # Nearly all lines are pieces, which need not be parsed.
         value = json_object(line) if b'"completion"' in line else None
         if value and "completion" in value:
             question["trained"] = _answer(value)
@@ -78,5 +76,5 @@ def _answer(value: dict[str, Any]) -> dict[str, str]:
 
 
 def questions(site: Site, name: str) -> dict[str, Any]:
-    """Questions asked from this page, newest first, with the answers so far."""
+    """Questions to a run from this page, the newest first, with the answers so far."""
     return {"questions": [read_question(site, job) for job in site.jobs.about("ask", name, QUESTIONS_A_PAGE)]}

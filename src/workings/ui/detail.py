@@ -1,4 +1,4 @@
-"""Everything that the page shows about one run, read from its files."""
+"""Contents of a run's files, for its page."""
 
 import os
 from collections.abc import Callable
@@ -14,17 +14,17 @@ from workings.record.storage import open_plain
 from workings.ui.answers import units_of
 from workings.ui.folder import MAX_PARSED_BYTES, Folder
 
-# Only the end of a log: a log of a week has megabytes.
 LOG_CHARS = 20_000
+"""Characters of the end of a log that are shown."""
 T = TypeVar("T")
 NO_LINES: list[dict[str, Any]] = []
 NOTHING: dict[str, Any] = {}
 MAX_EVENTS = 2_000
-"""The newest of them; a run has some dozens."""
+"""Most events that are shown, the newest; a run has some dozens."""
 
 
 def read_detail(folder: Folder, run: Path) -> dict[str, Any]:
-    """Read a run; a part that is missing is left empty, a damaged one becomes a note, and both hide nothing else."""
+    """Read a run. A missing part stays empty; a damaged one stays empty, too, and is named in ``notes``."""
     notes: list[str] = []
     parsed_bytes = 0
     running = run.name.endswith(layout.PARTIAL_SUFFIX)
@@ -34,7 +34,7 @@ def read_detail(folder: Folder, run: Path) -> dict[str, Any]:
         nonlocal parsed_bytes
         needed, value = folder.weighed(path)
         parsed_bytes += needed
-        # All parts share one page, and a record may hold thousands of evaluations.
+        # A limit for all parts together: a record may hold thousands of evaluations.
         if parsed_bytes > MAX_PARSED_BYTES:
             raise RecordError(f"{path.relative_to(run).as_posix()} is left out: it has more values than a page shows")
         return value
@@ -47,7 +47,7 @@ def read_detail(folder: Folder, run: Path) -> dict[str, Any]:
             return default
 
     def part(name: str, *, optional: bool = False) -> dict[str, Any]:
-        # A running run does not have all its files yet, which is no damage.
+        # A run that is running does not have all files yet.
         missing = (optional or running) and not (run / name).exists()
         return attempt(lambda: read(run / name), {}) if is_run and not missing else {}
 
@@ -72,7 +72,7 @@ def read_detail(folder: Folder, run: Path) -> dict[str, Any]:
 
 
 def _memory(plan: dict[str, Any], use: MemoryUse | None) -> dict[str, Any]:
-    """Bytes of a device, planned and measured; resident are those of the whole process, if the device counts none."""
+    """Memory of a device in bytes, planned and measured; of the whole process (resident) if the device counts none."""
     return {"planned_bytes": plan.get("peak_bytes"), "planned_source": str(plan.get("source", "")),
             "limit_bytes": plan.get("limit_bytes"),
             "parts": [{key: part[key] for key in ("name", "size_bytes")}
@@ -82,12 +82,11 @@ def _memory(plan: dict[str, Any], use: MemoryUse | None) -> dict[str, Any]:
 
 
 def _text(path: Path) -> str:
-    """The end of a text file, at most `LOG_CHARS`; empty if the file is missing. Links are not followed."""
+    """The end of a text file, at most `LOG_CHARS`; empty if there is no plain file."""
     try:
         file = open_plain(path)
     except RecordError:
         return ""
     with file:
-        # Seeking may land inside a character; the decoder replaces the rest of it.
         file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_CHARS))
         return file.read(LOG_CHARS).decode("utf-8", "replace")

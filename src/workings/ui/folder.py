@@ -1,4 +1,4 @@
-"""A folder of runs: found by their files, read as JSON; what follows from files is cached until one changes."""
+"""A folder of runs: finds them, and reads their files as JSON. Results are cached until a file changes."""
 
 import contextlib
 import json
@@ -18,43 +18,43 @@ from workings.record.storage import memory_limit, open_plain, parsed_bytes, read
 
 T = TypeVar("T")
 Stamp = tuple[tuple[int, int, int], ...]
-"""Time of the last change, bytes and number of each file; zeros for a missing one."""
+"""Modification time, size and inode of each file; zeros for a missing one."""
 MAX_DEPTH = 5
 """Depth of folders to search for runs."""
 BLOCK_BYTES = 4 << 20
 """Bytes of lines that are parsed at a time."""
 MAX_BYTES_KEPT = 128 << 20
-"""Approximate upper limit of the memory of a cache, apart from its newest entry."""
+"""Approximate limit of a cache's memory, without its newest entry."""
 RESULT_BYTES = 1_000
-"""Bytes of a few numbers that follow from a file, as an upper limit; every entry of a cache counts as so much."""
+"""Least bytes that an entry of a cache counts as."""
 MAX_JSON_BYTES, MAX_PARSED_BYTES = 8 << 20, 64 << 20
-"""Largest JSON file to show, on disk and in memory, in bytes. Ordinary ones have some kilobytes."""
+"""Largest JSON file to show, in bytes on disk and in memory. Ordinary ones have some kilobytes."""
 
 
 @dataclass
 class FileCache:
-    """Results computed from files, newest last, each valid until its files change. Thread-safe."""
+    """Results computed from files, each valid until a file changes. Thread-safe."""
 
     entries: dict[Hashable, tuple[Stamp, int, Any]] = field(default_factory=dict)
-    """Stamp, bytes in memory, and result."""
+    """Stamp, bytes in memory, and result; the most recently used last."""
     taken: int = 0
+    """Bytes of all entries."""
     lock: Lock = field(default_factory=Lock)
 
     def get(self, key: Hashable, files: Sequence[Path], read: Callable[[], T],
             weigh: Callable[[T], int] | None = None) -> T:
-        """The result of ``read``, which depends on these files; ``key`` tells apart several results of the same files.
+        """The result of ``read``, which depends on these files; ``key`` names the result among others of the files.
 
-        ``weigh`` gives the approximate bytes of the result in memory; None: four times the bytes of the files.
+        ``weigh`` gives the approximate bytes of the result in memory; without it, four times the bytes of the files.
         """
         stamp, place = tuple(map(_state, files)), (key, tuple(files))
         with self.lock:
             entry = self.entries.get(place)
             if entry is not None and entry[0] == stamp:
-                self.entries[place] = self.entries.pop(place)  # now the newest
+                self.entries[place] = self.entries.pop(place)  # the last one is the most recently used
                 value: T = entry[2]
                 return value
-        # Outside the lock, because other pages should not wait for a large file.
-        value = read()
+        value = read()  # without the lock, because other pages should not wait for a large file
         with self.lock:
             if place in self.entries:
                 self.taken -= self.entries.pop(place)[1]
@@ -76,7 +76,7 @@ def _state(path: Path) -> tuple[int, int, int]:
 
 @dataclass
 class Folder:
-    """The runs below one directory. Thread-safe: cached values are only replaced, never changed."""
+    """The runs below one directory. Thread-safe."""
 
     root: Path
     cache: FileCache = field(default_factory=FileCache)
@@ -87,18 +87,19 @@ class Folder:
         return sorted(_find(self.root, MAX_DEPTH))
 
     def path(self, name: str) -> Path:
-        """The path of a run by its name. Raises `RequestError` if none has it, or it leads out of the folder.
+        """The path of a run, by its name while it was written or once it is sealed.
 
-        The names of an unsealed and of a sealed run find both, so that addresses stay valid.
+        Raises `RequestError` if there is no such run, or the name leads out of the folder.
         """
         for file_name in (name, name + PARTIAL_SUFFIX, name.removesuffix(PARTIAL_SUFFIX)):
-            if _is_unit(run := self.inside(file_name)):
+            run = self.inside(file_name)
+            if _is_unit(run):
                 return run
         raise RequestError(f"there is no run {name}", "a run of this folder", "open the list of runs")
 
     def inside(self, name: str) -> Path:
         """A path below the folder, links resolved. Raises `RequestError` for one that leads out of it."""
-        # The system refuses a NUL with another error, which would look like a damaged record.
+        # A NUL would raise another error, which looks like a damaged record.
         if "\0" in name:
             raise RequestError("the path contains a NUL", "a path inside the folder of this page", "")
         # Resolve first, so that neither `..` nor a link deceives the comparison.
@@ -108,22 +109,21 @@ class Folder:
         return path
 
     def name(self, run: Path) -> str:
-        """A run's name: its path below the folder once it is sealed; `.` is the folder itself."""
+        """A run's name: its path below the folder, without the suffix of an unfinished run; `.` is the folder."""
         if run.name.endswith(PARTIAL_SUFFIX) and run != self.root:
             sealed = run.with_name(run.name.removesuffix(PARTIAL_SUFFIX))
             run = run if sealed.exists() else sealed  # names must be unique
-        if run.is_relative_to(self.root):  # found below it, so nothing on the way is a link
+        if run.is_relative_to(self.root):
             return run.relative_to(self.root).as_posix()
         return run.resolve().relative_to(self.root.resolve()).as_posix()
 
     def weighed(self, path: Path) -> tuple[int, dict[str, Any]]:
-        """Upper bound of a JSON object's bytes in memory, and the object; read again only if its file changed.
+        """A bound of the bytes in memory of the JSON object in a file, and the object. Cached.
 
-        Raises `RecordError` if it is missing, no regular file, no JSON object, or larger than a page shows.
+        Raises `RecordError` if there is no plain file with a JSON object, or it is larger than a page shows.
         """
         def read() -> tuple[int, Any]:
             data = read_plain(path, MAX_JSON_BYTES)
-            # Before parsing, because Python's objects take many times the bytes of the text.
             needed = parsed_bytes(data)
             if needed > MAX_PARSED_BYTES:
                 raise RecordError(f"{path.name} holds more values than a page shows")
@@ -138,11 +138,11 @@ class Folder:
         return needed, value
 
     def object(self, path: Path) -> dict[str, Any]:
-        """The JSON object in a file; errors as of `weighed`."""
+        """The JSON object in a file. Cached. Raises as `weighed`."""
         return self.weighed(path)[1]
 
     def lines(self, path: Path) -> list[dict[str, Any]]:
-        """The objects in a file of JSON lines, as of `read_lines`; read again only if the file changed."""
+        """The objects in a file of JSON lines. Cached. Raises as `read_lines`."""
         return self.cache.get("lines", [path], lambda: read_lines(path), itemgetter(0))[1]
 
     def metrics(self, run: Path) -> list[dict[str, Any]]:
@@ -150,29 +150,26 @@ class Folder:
         return metric_lines(self.lines(run / METRICS))
 
     def worked_out_of_log(self, run: Path, work_out: Callable[[list[dict[str, Any]]], T]) -> T:
-        """A result computed from a sealed run's metrics, whose lines are read once and not cached."""
+        """A result computed from a sealed run's metrics. The result is cached, the lines are not."""
         file = run / METRICS
         return self.cache.get("worked out", [file], lambda: work_out(metric_lines(read_lines(file)[1])), lambda _: 0)
 
     def phases(self) -> dict[str, Phase]:
-        """Phases of the runs of the folder that processes of this machine work on, by name."""
+        """Name -> phase of each run that a process of this machine works on."""
         return {run.relative_to(self.root).as_posix(): phase for run, phase in read_phases().items()
                 if run.is_relative_to(self.root)}
 
     def state(self, run: Path) -> str:
-        """`running`, `complete`, `interrupted`, `failed`, or `stopped` (not sealed, and no process writes it)."""
+        """`running`, `complete`, `interrupted`, `failed`, or `stopped`: neither sealed nor written by a process."""
         if (run / SEAL).is_file():
             return str(self.object(run / SEAL).get("status", "unknown"))
-        # The kernel releases a lock when its process ends, so a killed run does not count as running.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # of a file system without locks
             return "running" if is_held(run) else "stopped"
-        # A file system without locks.
         return "running" if self.name(run) in self.phases() else "stopped"
 
 
 def _find(folder: Path, depth: int) -> Iterator[Path]:
-    """Units below a folder; does not search inside a unit or follow links."""
-    # Do not descend into a unit, which may hold thousands of files.
+    """Units below a folder. It does not search inside of units, nor follow links."""
     if _is_unit(folder):
         yield folder
         return
@@ -183,35 +180,34 @@ def _find(folder: Path, depth: int) -> Iterator[Path]:
     except OSError:
         return
     for entry in entries:
-        # A link could lead in a circle, or out of the folder.
         if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
             yield from _find(Path(entry.path), depth - 1)
 
 
 def _is_unit(path: Path) -> bool:
-    # An unfinished run has no manifest yet; its resolved recipe is written first.
-    names = (MANIFEST, EVALUATION_SUMMARY) if not path.name.endswith(PARTIAL_SUFFIX) else (CONFIG,)
+    # The first file of an unfinished run is its resolved recipe.
+    names = (CONFIG,) if path.name.endswith(PARTIAL_SUFFIX) else (MANIFEST, EVALUATION_SUMMARY)
     return any((path / name).is_file() for name in names)
 
 
 def read_lines(path: Path) -> tuple[int, list[dict[str, Any]]]:
-    """An upper bound of the bytes in memory of the objects in a file of JSON lines, and the objects.
+    """A bound of the bytes in memory of the objects in a file of JSON lines, and the objects; none without a file.
 
-    A damaged line is left out (`workings verify` names it), and so is a last line that is still being written. Raises
-    `RecordError` if it is no regular file, or would fill the memory.
+    Damaged and unfinished lines are left out. Raises `RecordError` if it is no plain file, or would fill the memory.
     """
     objects: list[dict[str, Any]] = []
     needed = 0
     if not os.path.lexists(path):
         return needed, objects
     with open_plain(path, memory_limit()) as file:
-        # In blocks, because parsing temporarily takes several times as much memory.
+        # In blocks, because parsing needs several times as much memory for a moment.
         while block := file.readlines(BLOCK_BYTES):
             needed += parsed_bytes(b"".join(block), lines=True)
             refuse_too_large(needed, path.name)
             for line in block:
                 with contextlib.suppress(ValueError, RecursionError):
-                    if line.endswith(b"\n") and isinstance(value := json.loads(line), dict):
+                    value = json.loads(line)
+                    if line.endswith(b"\n") and isinstance(value, dict):
                         objects.append(value)
     return needed, objects
 

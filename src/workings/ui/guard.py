@@ -1,4 +1,4 @@
-"""Access control of the page: only this machine's browser with the token of the printed link, and no other site."""
+"""Access control of the page: requests need the token of the printed link, and no other web site may send any."""
 
 import hmac
 from urllib.parse import urlencode, urlsplit
@@ -30,14 +30,13 @@ class Guard:
     def __init__(self, app: ASGIApp, *, token: str, port: int) -> None:
         self.app = app
         self.token = token
-        # Compare including the port: a browser sends what the address bar shows.
         self.hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
         # Browsers share cookies between all ports of a host, so the name includes the port.
         self.cookie = f"workings_{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request, or refuse it."""
-        # There are no web sockets; the server's start and stop carry no request to check.
+        # "lifespan" is the start and stop of the server; anything else is refused.
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
@@ -50,24 +49,23 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        # Refusals also carry the security headers.
         refusal = self._refusal(scope)
         await (refusal or self.app)(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers, query = Headers(scope=scope), QueryParams(scope["query_string"])
-        # First: a site whose name points at 127.0.0.1 would count as this page's origin.
+        # A site whose name points at 127.0.0.1 would count as this page's origin.
         if headers.get("host", "") not in self.hosts:
             return PlainTextResponse("This page answers to 127.0.0.1 and localhost only.\n", 421)
         origin = headers.get("origin")
-        # Browsers send it with every POST and cross-site fetch; a plain link has none and needs the cookie.
+        # Browsers send it with every POST and cross-site fetch, but not for a link.
         if origin is not None and (urlsplit(origin).scheme != "http" or urlsplit(origin).netloc not in self.hosts):
             return PlainTextResponse("This page takes no requests from other sites.\n", 403)
-        # Only browsers send it, and no script can forge a header that begins with `Sec-`.
+        # No script can forge a header that begins with `Sec-`.
         if scope["method"] not in ("GET", "HEAD") and headers.get("sec-fetch-site", "same-origin") != "same-origin":
             return PlainTextResponse("This page takes no requests from other sites.\n", 403)
         if scope["method"] in ("GET", "HEAD") and self._is_token(query.get("token", "")):
-            # Remove the token from the address, which ends up in the history, bookmarks and screenshots.
+            # Without the token in the address, which is seen in histories and screenshots.
             rest = urlencode([(key, value) for key, value in query.multi_items() if key != "token"])
             path = "/" + scope["path"].lstrip("/\\")  # never another host's name
             answer = RedirectResponse(path + (f"?{rest}" if rest else ""), 303)
@@ -81,5 +79,5 @@ class Guard:
         return None
 
     def _is_token(self, text: str) -> bool:
-        # As bytes, because non-ASCII text raises an error; in constant time, so that timing reveals nothing.
+        # In constant time; as bytes, because text that is not ASCII would raise an error.
         return hmac.compare_digest(text.encode(), self.token.encode())

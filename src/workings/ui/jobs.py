@@ -1,8 +1,8 @@
-"""Commands of this package as child processes that outlive the page and report through files.
+"""Jobs: commands of this package in child processes, which go on when the page is closed.
 
-The page starts ``python -m workings.ui.jobs FOLDER`` in its own session, which runs one command. The folder holds
-`job.json` (what to run), `stdout.txt`, `stderr.txt`, `pid.json` while it runs, and `exit.json` at the end. A request to
-stop arrives as SIGINT and is passed on: `workings train` then saves a checkpoint and seals what it has.
+The page starts ``python -m workings.ui.jobs FOLDER``, which runs one command. The folder holds `job.json` (what to
+run), `stdout.txt`, `stderr.txt`, `pid.json` once it runs, and `exit.json` at the end. To stop a job the page sends it
+SIGINT, which it passes on: `workings train` then saves a checkpoint and seals the run.
 """
 
 import json
@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,11 +28,11 @@ from workings.record.values import now
 
 MAX_OUTPUT_CHARACTERS = 60_000
 """Characters of the end of an output that the page shows."""
-# A child imports libraries before it writes its process id, which takes seconds from a slow disk.
 STARTING_SECONDS = 20
+"""Most seconds until a child has written its process id; before, it imports libraries."""
 PROGRAM = [sys.executable, "-m", "workings"]
-# Opening a tokenizer and counting rows takes seconds; a browser gives up after minutes.
 TIMEOUT_SECONDS = 90
+"""Most seconds of a command that a page waits for."""
 JobState = Literal["running", "done", "stopped", "failed", "lost"]
 
 
@@ -63,51 +62,55 @@ class Jobs:
 
     def start(self, verb: str, arguments: list[str], subject: str = "") -> Job:
         """Start ``workings VERB ARGUMENTS --json``; the caller has checked every argument."""
-        # Digits of a fixed width sort by time; the random part separates two starts in one tick.
+        # Sorts by time; the random part is for two starts at the same moment.
         identity = f"{time.time_ns():020d}-{secrets.token_hex(3)}"
         folder = self.place / identity
         folder.mkdir(parents=True)
-        # First, because after `--` it would be an argument.
+        # `--json` first, because the arguments may contain `--`.
         words = [*verb.split(), "--json", *arguments]
         atomic.write_json(folder / "job.json", {
             "verb": verb, "arguments": arguments, "argv": [*PROGRAM, *words], "cwd": str(self.cwd),
             "command": shlex.join(["workings", *verb.split(), *arguments]), "started_at": now(),
             "subject": subject})
         with (folder / "child.txt").open("wb") as output:
-            # In its own session, so that Ctrl-C in the page's terminal does not reach it.
+            # In a new session, so that Ctrl-C in the page's terminal does not reach it.
             child = subprocess.Popen([sys.executable, "-m", "workings.ui.jobs", str(folder)], cwd=self.cwd,
                                      stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
-        threading.Thread(target=child.wait, daemon=True).start()  # so that an ended child leaves no zombie
+        threading.Thread(target=child.wait, daemon=True).start()  # so that it does not become a zombie
         return self.get(identity)
 
     def get(self, identity: str) -> Job:
-        """One command as it is now. Raises `RequestError` for an unknown one."""
+        """A job as it is now. Raises `RequestError` if there is none."""
         folder = self._folder(identity)
-        job, ended = json.loads((folder / "job.json").read_bytes()), _ended(folder)
-        output, answer = job_end(folder / "stdout.txt"), None
-        if ended:  # before the end the last line may be incomplete, or no answer yet
+        job = json.loads((folder / "job.json").read_bytes())
+        ended = _ended(folder)
+        output, answer = _end_of(folder / "stdout.txt"), None
+        if ended:
             output, answer = _split(output)
-        return Job(id=identity, state=self._state(folder, ended), log=job_end(folder / "stderr.txt"), output=output,
-                   answer=None if answer and "error" in answer else answer,  # the log has it
-                   **{key: job[key] for key in ("verb", "command", "arguments", "started_at", "subject")},
-                   **ended or {})
+            if answer and "error" in answer:  # which is in the log, too
+                answer = None
+        return Job(id=identity, state=self._state(folder, ended), log=_end_of(folder / "stderr.txt"), output=output,
+                   answer=answer, **ended or {},
+                   **{key: job[key] for key in ("verb", "command", "arguments", "started_at", "subject")})
 
     def all(self) -> list[Job]:
-        """The newest 50 commands, the last one first."""
+        """The newest 50 jobs, the newest first."""
         return [self.get(file.parent.name) for file in self._files()[:50]]
 
     def about(self, verb: str, subject: str, limit: int) -> list[Job]:
-        """The newest jobs of one command about a run, among the newest 200 jobs."""
-        # The subject is in a small file; read the larger output only of matching jobs.
-        jobs = ((file.parent.name, json.loads(file.read_bytes())) for file in self._files()[:200])
-        names = (name for name, job in jobs if job["verb"] == verb and job["subject"] == subject)
-        return [self.get(name) for name in islice(names, limit)]
+        """The newest jobs of a command about a subject, at most ``limit``, among the newest 200 jobs."""
+        found: list[Job] = []
+        for file in self._files()[:200]:
+            job = json.loads(file.read_bytes())
+            if len(found) < limit and job["verb"] == verb and job["subject"] == subject:
+                found.append(self.get(file.parent.name))
+        return found
 
     def _files(self) -> list[Path]:
         return sorted(self.place.glob("*/job.json"), reverse=True)
 
     def lines(self, identity: str, offset: int) -> Iterator[tuple[int, bytes]]:
-        """Complete lines of its standard output after an offset, each with the offset (in bytes) of its end."""
+        """Complete lines of a job's standard output after an offset in bytes, each with the offset of its end."""
         path = self._folder(identity) / "stdout.txt"
         if not path.is_file():
             return
@@ -119,26 +122,26 @@ class Jobs:
                     yield offset, line
 
     def stop(self, identity: str) -> Job:
-        """Ask a command to stop, as Ctrl-C would. Raises `RequestError` where it does not run."""
+        """Ask a job to stop, as Ctrl-C would. Raises `RequestError` if it is not running."""
         job = self.get(identity)
         path = self.place / identity / "pid.json"
         if job.state != "running" or not path.is_file():
             raise RequestError(f"job {identity} is not running", "a running one", "")
-        # `state` has compared the process's start time: a reused process id is not signalled.
+        # A running job's process has the recorded start time, so the process id was not reused.
         os.kill(json.loads(path.read_bytes())["pid"], signal.SIGINT)
         return job
 
     def _folder(self, identity: str) -> Path:
         folder = self.place / identity
-        # Without dots and slashes an identity cannot lead out of the folder.
+        # Dots and slashes could lead out of the folder.
         if not all(sign.isalnum() or sign == "-" for sign in identity) or not (folder / "job.json").is_file():
             raise RequestError(f"there is no job {identity[:60]}", "one that this page started", "")
         return folder
 
     def _state(self, folder: Path, ended: dict[str, Any] | None) -> JobState:
         if ended is not None:
-            # A stopped command has not failed: it exits as at Ctrl-C.
-            return "done" if ended["code"] == 0 else "stopped" if ended["code"] == Interrupted.exit_code else "failed"
+            states: dict[int, JobState] = {0: "done", Interrupted.exit_code: "stopped"}
+            return states.get(ended["code"], "failed")
         path = folder / "pid.json"
         if not path.is_file():  # the child is starting, or died before it wrote a file
             return "running" if time.time() - folder.stat().st_mtime < STARTING_SECONDS else "lost"
@@ -147,31 +150,30 @@ class Jobs:
 
 
 def _ended(folder: Path) -> dict[str, Any] | None:
-    """Exit code and end of a command; None while none exist."""
+    """Exit code and time of a job's end; None while it runs."""
     path = folder / "exit.json"
     return dict(json.loads(path.read_bytes())) if path.is_file() else None
 
 
-def job_end(path: Path) -> str:
-    """The end of what a job wrote to a file; empty where there is no file."""
+def _end_of(path: Path) -> str:
+    """The end of a text file; empty if there is none."""
     if not path.is_file():
         return ""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        # A UTF-8 character has at most four bytes.
-        file.seek(max(0, size - 4 * MAX_OUTPUT_CHARACTERS))
+        file.seek(max(0, size - 4 * MAX_OUTPUT_CHARACTERS))  # a character has at most four bytes
         return file.read().decode("utf-8", "replace")[-MAX_OUTPUT_CHARACTERS:]
 
 
 def _split(text: str) -> tuple[str, dict[str, Any] | None]:
-    """The output before the answer, and the answer, which is the last line."""
+    """The output before the answer, and the answer, which is the last line; None if there is none."""
     before, _, last = text.rstrip("\n").rpartition("\n")
     answer = json_object(last)
     return (text, None) if answer is None else (before, answer)
 
 
 def json_object(line: str | bytes) -> dict[str, Any] | None:
-    """The JSON object of a line; None if it is not an object."""
+    """The JSON object in a line; None if there is none."""
     try:
         value = json.loads(line)
     except ValueError:
@@ -181,10 +183,10 @@ def json_object(line: str | bytes) -> dict[str, Any] | None:
 
 def ask(words: Sequence[str], cwd: Path, timeout: float | None = TIMEOUT_SECONDS) -> dict[str, Any]:
     """The answer of ``workings WORDS --json``. Raises `RequestError` if it is an error, or there is none in time."""
-    # Only the output decides: exit code 1 may be an answer (`data check` found something).
+    # The exit code does not matter: 1 may be an answer (`data check` found something).
     try:
-        done = subprocess.run([sys.executable, "-m", "workings", *words, "--json"], cwd=cwd, text=True,
-                              stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False)
+        done = subprocess.run([*PROGRAM, *words, "--json"], cwd=cwd, text=True, stdin=subprocess.DEVNULL,
+                              capture_output=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
         raise RequestError(f"workings {' '.join(words)} took too long", f"an answer within {timeout} s",
                            "run the command in a terminal") from None
@@ -198,25 +200,24 @@ def ask(words: Sequence[str], cwd: Path, timeout: float | None = TIMEOUT_SECONDS
 
 
 def main(folder: Path) -> int:
-    """Run the command of a folder; its exit code."""
+    """Run the command of a job's folder; returns its exit code."""
     job = json.loads((folder / "job.json").read_bytes())
-    # A list, because the handler exists before the child to which it passes signals.
-    children: list[subprocess.Popen[bytes]] = []
+    children: list[subprocess.Popen[bytes]] = []  # the child, once it is started
 
     def pass_on(number: int, frame: object) -> None:
         for child in children:
             child.send_signal(number)
 
-    # Before the child starts: a signal handled here has its default action there, even if we inherited "ignore".
+    # Before the child starts: it then has the default handlers, even if this process ignores the signals.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, pass_on)
     with (folder / "stdout.txt").open("wb") as out, (folder / "stderr.txt").open("wb") as error:
         child = subprocess.Popen(job["argv"], stdin=subprocess.DEVNULL, stdout=out, stderr=error, cwd=job["cwd"])
         children.append(child)
-        # Only now can the page stop this command, and the child exists: no signal is lost.
+        # From now on the page can stop the job.
         atomic.write_json(folder / "pid.json", {"pid": os.getpid(), "started": process_start(os.getpid())})
         code = child.wait()
-    # Written atomically: to the page this file means the end of the command.
+    # For the page this file means the end of the job.
     atomic.write_json(folder / "exit.json", {"code": code, "finished_at": now()})
     return code
 

@@ -1,4 +1,4 @@
-"""The list of runs: one row a run, from its manifest, its log and its evaluation."""
+"""The list of runs: a row per run, from its manifest, its metrics and its evaluation."""
 
 import json
 import math
@@ -21,14 +21,14 @@ from workings.ui.verification_cache import Verified
 
 HEADLINE_METRICS = (("reward", "Mean reward", "rollout"), ("kl_teacher", "Nats per token from the teacher", "rollout"),
                     ("margin", "Margin of pairs", "step"))
-"""Metrics shown instead of the loss: key in the log, name, and what one value covers."""
+"""Metrics that are shown instead of the loss: key, name, and what a value is measured on."""
 CURVE_POINTS = 40
-"""Values of the small curve in a run's row."""
+"""Most values of the small curve in a row."""
 State = Literal["running", "complete", "interrupted", "failed", "stopped", "unreadable"]
 
 
 class RunRow(BaseModel):
-    """One line of the list. What is not known is left out."""
+    """A row of the list. What is not known is left out."""
 
     name: str = Field(description="Path below the folder; names the run in every other call")
     kind: Literal["run", "evaluation", "samples"]
@@ -63,17 +63,14 @@ class RunRow(BaseModel):
 
 
 def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str, Phase]) -> list[RunRow]:
-    """Rows of all runs, with kept verdicts and what running processes do, both by name of the run.
-
-    An unreadable run becomes a row that says so.
-    """
+    """Rows of all runs. ``verified`` are cached verdicts, ``phases`` what processes do now, both by the run's name."""
     rows = [run_row(folder, path, verified) for path in folder.runs()]
     names = {row.name for row in rows}
     _find_bases(folder, rows)
     for row in rows:
         if row.name in phases:
             row.phase = phases[row.name].doing
-        # `--resume` keeps the earlier sealed attempt under this name.
+        # `train --resume` moves the earlier sealed attempt to this name.
         before, interrupted, number = row.name.rpartition(".interrupted-")
         if interrupted and number.isdigit() and before in names:
             row.earlier_of = before
@@ -81,19 +78,23 @@ def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str,
 
 
 def _find_bases(folder: Folder, rows: list[RunRow]) -> None:
-    """Set each run's base: the evaluation of its base model, next to it."""
-    # By folder and model: a base belongs only to the runs next to it.
-    began = [(row, (row.name.rpartition("/")[0], weights)) for row in rows
-             if row.state != "unreadable" and (weights := _began_with(folder, row))]
-    bases = {place: row for row, place in began if row.kind == "evaluation"}
-    for row, place in began:
-        if row.kind == "run" and (base := bases.get(place)) is not None:
-            row.base, row.base_accuracy = base.name, base.accuracy
-            base.base_of.append(row.name)
+    """Connect each run with the evaluation of its base model, if that is in the same folder."""
+    bases: dict[tuple[str, str], RunRow] = {}
+    # Evaluations first.
+    for row in sorted(rows, key=lambda row: row.kind != "evaluation"):
+        weights = _base_weights(folder, row) if row.state != "unreadable" else ""
+        key = (row.name.rpartition("/")[0], weights)
+        if not weights:
+            continue
+        if row.kind == "evaluation":
+            bases[key] = row
+        elif row.kind == "run" and key in bases:
+            row.base, row.base_accuracy = bases[key].name, bases[key].accuracy
+            bases[key].base_of.append(row.name)
 
 
-def _began_with(folder: Folder, row: RunRow) -> str:
-    """Identity of the weights of an evaluated base, or of a sealed run's base; empty if unknown."""
+def _base_weights(folder: Folder, row: RunRow) -> str:
+    """Identity of the weights that a run began with, or of an evaluated base model; empty if unknown."""
     run = folder.inside(row.name)
     try:
         if row.kind == "evaluation":
@@ -106,32 +107,29 @@ def _began_with(folder: Folder, row: RunRow) -> str:
             if is_absent(weights):
                 weights = [folder.object(run / layout.MODEL_SHAPE), folder.object(run / layout.CONFIG)["seed"]]
         return json.dumps(weights, sort_keys=True)
-    # Not sealed yet, or damaged: its row says so.
-    except (RecordError, KeyError, TypeError, AttributeError):
+    except (RecordError, KeyError, TypeError, AttributeError):  # not sealed yet, or damaged
         return ""
 
 
 def run_row(folder: Folder, path: Path, verified: dict[str, Verified]) -> RunRow:
-    """One run's row."""
+    """The row of one run."""
     name = folder.name(path)
     try:
-        state, make = folder.state(path), _sealed
+        state, seal = folder.state(path), path / layout.SEAL
+        is_readable = state in get_args(State)
         if path.name.endswith(layout.PARTIAL_SUFFIX):
-            make = _unsealed
-        elif (path / layout.SEAL).is_file() and folder.object(path / layout.SEAL).get("unit") == layout.SAMPLED:
-            make = _samples
+            columns = _unsealed(folder, path)
+        elif seal.is_file() and folder.object(seal).get("unit") == layout.SAMPLED:
+            columns = _samples(folder, path)
         elif not (path / layout.MANIFEST).is_file():
-            make = _evaluation
-        is_known = state in get_args(State) and (make is not _sealed or (path / layout.SEAL).is_file())
-        return RunRow(name=name, state=state if is_known else "unreadable", verified=verified.get(name),
-                      **make(folder, path))
-    # A record may hold any value anywhere; one broken run must not break the list.
+            columns = {"kind": "evaluation", "accuracy": _accuracy(folder, path)}
+        else:
+            columns = _sealed(folder, path)
+            is_readable = is_readable and seal.is_file()
+        return RunRow(name=name, state=state if is_readable else "unreadable", verified=verified.get(name), **columns)
+    # A damaged record may hold any value; it must not break the list.
     except (RecordError, KeyError, TypeError, ValueError, AttributeError) as error:
         return RunRow(name=name, kind="run", state="unreadable", problem=f"{type(error).__name__}: {error}"[:300])
-
-
-def _evaluation(folder: Folder, path: Path) -> dict[str, Any]:
-    return {"kind": "evaluation", "accuracy": _accuracy(folder, path)}
 
 
 def _samples(folder: Folder, path: Path) -> dict[str, Any]:
@@ -142,7 +140,7 @@ def _samples(folder: Folder, path: Path) -> dict[str, Any]:
 
 
 def _of_recipe(folder: Folder, path: Path) -> dict[str, Any]:
-    """What its recipe and its first event say of a run, sealed or not."""
+    """Columns from a run's recipe and its first event, sealed or not."""
     config, events = folder.object(path / layout.CONFIG), folder.lines(path / layout.EVENTS)
     return {"kind": "run", "recipe": str(config["name"]), "engine": str(config["engine"]),
             "learned_from": learned_from(config, {}), "planned_steps": int(config["training"]["steps"]),
@@ -153,9 +151,8 @@ def _of_recipe(folder: Folder, path: Path) -> dict[str, Any]:
 def _sealed(folder: Folder, path: Path) -> dict[str, Any]:
     manifest, config, device = (folder.object(path / name) for name in (layout.MANIFEST, layout.CONFIG,
                                                                         layout.DEVICE_CHECKS))
-    units = unit_paths(path)
-    # The accuracy of a run is that of `train`'s own evaluation.
-    unit = next((unit for unit in units if unit.name == DEFAULT_NAME), next(iter(units), None))
+    units = {unit.name: unit for unit in unit_paths(path)}
+    unit = units.get(DEFAULT_NAME, next(iter(units.values()), None))
     return _of_recipe(folder, path) | folder.worked_out_of_log(path, _progress) | {
         "model": str(manifest["model_id"]), "learned_from": learned_from(config, manifest.get("facts", {})),
         "device": f"{device['count']} x {device['kind']}", "dtypes": dtypes_text(manifest["actual_dtypes"]),
@@ -176,16 +173,16 @@ def _unsealed(folder: Folder, path: Path) -> dict[str, Any]:
 
 
 def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Progress of a run from its log, as columns of its row."""
+    """Columns from a run's metrics."""
     return {"steps": int(lines[-1]["step"]) if lines else 0, "tokens": sum(int(line["tokens"]) for line in lines),
             "loss": float(lines[-1]["loss"]) if lines else None, "curve": _curve(lines)}
 
 
 def headline_values(lines: list[dict[str, Any]]) -> tuple[str, str, list[float]]:
-    """Name of the metric that describes a run best, what one value covers, and the values in order."""
+    """The metric that describes a run best: its name, what a value is measured on, and its values."""
     for key, name, where in HEADLINE_METRICS:
-        # An update in the middle of a rollout lacks it.
-        if values := [float(line[key]) for line in lines if _is_finite(line.get(key))]:
+        values = [float(line[key]) for line in lines if _is_finite(line.get(key))]
+        if values:
             return name, where, values
     return "Training loss", "step", [float(line["loss"]) for line in lines if _is_finite(line["loss"])]
 
@@ -208,7 +205,7 @@ def _accuracy(folder: Folder, unit: Path) -> dict[str, Any]:
 
 
 def dtypes_text(dtypes: dict[str, Any]) -> str:
-    """Formats of weights and arithmetic in one word where they are the same."""
+    """Number formats of weights and arithmetic: `bf16`, or `fp32, computed in bf16`."""
     short = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
     stored, computed = (short.get(str(dtypes[key]), str(dtypes[key])) for key in ("parameters", "compute"))
     return stored if stored == computed else f"{stored}, computed in {computed}"

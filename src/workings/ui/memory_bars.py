@@ -1,4 +1,4 @@
-"""Bars of memory against a limit, as SVG with a text alternative; the numbers are in a table next to them."""
+"""Bars of a device's memory against its limit, as SVG with a text alternative."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,15 +10,15 @@ from workings.reports.charts import element, svg
 
 WIDTH, NARROW, HEIGHT, LEFT = 880, 360, 34, 4
 MAX_LIMIT_RATIO = 50
-"""A farther limit is not drawn, because the bars would be too short."""
+"""A limit that is farther away, in lengths of the longest bar, is not drawn."""
 PART_GROUPS = (("parameters",), ("moments", "master weights"),
          ("gradient", "head gradient", "embedding in fp32", "update in"),
          ("activations",), ("weights", "copy of the head", "reference", "teacher"), ("keys and values", "cache"))
-"""Prefixes of part names that have a fixed colour in every figure and table."""
+"""Beginnings of part names; each group has its own colour."""
 
 
 def memory_bar(memory: Mapping[str, Any]) -> Markup | None:
-    """A bar of a device's memory: planned parts, the measured peak, and the limit. None without a plan."""
+    """Bars of a device's memory: the planned parts and the measured peak. None without a plan."""
     if memory["planned_bytes"] is None or memory["limit_bytes"] is None:
         return None
     parts = [(part["name"], part["size_bytes"]) for part in memory["parts"]]
@@ -29,16 +29,15 @@ def memory_bar(memory: Mapping[str, Any]) -> Markup | None:
 
 
 def part_number(name: str) -> int:
-    """Index of a part's colour."""
-    return next((number for number, beginnings in enumerate(PART_GROUPS) if name.startswith(beginnings)),
-                len(PART_GROUPS))
+    """Number of a part's colour."""
+    for number, beginnings in enumerate(PART_GROUPS):
+        if name.startswith(beginnings):
+            return number
+    return len(PART_GROUPS)
 
 
 def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int) -> Markup:
-    """One row per bar: its parts side by side, the limit as a line, or in words if it is far away.
-
-    Once for wide and once for narrow screens; the style shows one of them. Sizes in bytes.
-    """
+    """Bars (name, and the parts' names and bytes) below each other, and the limit in bytes; in two widths."""
     return Markup("").join(element("div", [_stacked_bars(bars, limit, width)], class_=name)
                            for name, width in (("wide", WIDTH), ("narrow", NARROW)))
 
@@ -46,12 +45,10 @@ def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: i
 def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int, width: int) -> Markup:
     longest_bar = max(sum(size for _, size in parts) for _, parts in bars)
     far = limit > MAX_LIMIT_RATIO * longest_bar > 0
-    # A plan that does not fit is longer than the limit and must stay in the picture.
     top = (longest_bar if far else max(limit, longest_bar)) * 1.04
     scale = (width - 2 * LEFT) / top
     rows, descriptions = [], []
     for index, (name, parts) in enumerate(bars):
-        # Sizes are in units of the view box; a browser scales everything, text included, to the page.
         y, x = index * (HEIGHT + 24) + 18, float(LEFT)
         total = sum(size for _, size in parts)
         rows.append(element("text", f"{name}: {byte_text(total)}", class_="row", x=LEFT, y=y - 5))

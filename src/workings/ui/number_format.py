@@ -1,4 +1,4 @@
-"""Numbers as people read them, for the templates."""
+"""Filters of the templates: recorded values as people read them."""
 
 import re
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from workings.reports.rollouts import visible
 from workings.reports.run_table import count
 
 WIDTH, HEIGHT = 120, 28
-"""Of a small curve, in units that the style scales."""
+"""Size of a small curve; the style scales it."""
 
 
 def time_text(text: str) -> str:
-    """A recorded time to the minute, in UTC; the page's script shows it in local time."""
+    """A recorded time in UTC, to the minute; the page's script converts it to local time."""
     try:
         return datetime.fromisoformat(text.replace("Z", "+00:00")).strftime("%Y-%m-%d %H:%M UTC")
     except ValueError:
@@ -28,7 +28,7 @@ def time_text(text: str) -> str:
 
 
 def value_text(value: object) -> str:
-    """A recorded value as text; an absent value gives its reason."""
+    """A recorded value as text; an absent value as the reason."""
     if isinstance(value, dict):
         if set(value) == {"absent"}:
             return f"absent: {value['absent']}"
@@ -41,13 +41,16 @@ def value_text(value: object) -> str:
 
 
 def facts(values: dict[str, Any]) -> dict[str, str]:
-    """Values formatted for a table: bytes with units, and a word for an empty list."""
-    return {key: byte_text(value) if key.endswith("_bytes") and type(value) is int else value_text(value) or "none"
-            for key, value in leaves(values)}
+    """Dotted key -> text of each value of nested objects."""
+    texts = {}
+    for key, value in leaves(values):
+        is_size = key.endswith("_bytes") and type(value) is int
+        texts[key] = byte_text(value) if is_size else value_text(value) or "none"
+    return texts
 
 
 def coded(text: str) -> Markup:
-    """A key's help, which is written in Markdown: what is between backticks as code."""
+    """A text with the parts between backticks as code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped
 
 
@@ -57,7 +60,7 @@ def ending(finish_reason: str) -> str:
 
 
 def sparkline(values: Sequence[float]) -> Markup:
-    """Values from left to right as a line, with the first and last one as its text; empty for fewer than two."""
+    """Values from left to right as a small curve; empty for fewer than two."""
     if len(values) < 2:
         return Markup("")
     low, high = min(values), max(values)

@@ -1,4 +1,4 @@
-"""Rollouts of a run: the groups of one rollout, with their rewards, page by page."""
+"""Rollouts of a run: groups of completions with their rewards, page by page."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,16 +21,16 @@ from workings.ui.requests import paged
 from workings.ui.site import Site
 
 COMPLETIONS_A_PAGE = 96
-"""Completions per page: whole groups, at least one."""
+"""Completions per page; a page has whole groups, at least one."""
 MAX_CHARACTERS_SHOWN = 20_000
-"""Characters of a completion; the record has all of it."""
+"""Most characters of a completion that are shown."""
 Order = Literal["drawn", "lowest", "highest"]
 Divergences = dict[tuple[str, int], float]
-"""(Prompt, seed) of a completion -> mean log-probability difference, student minus teacher, in nats per token."""
+"""Prompt's id and seed of a completion -> log probability, student minus teacher, in nats per token."""
 
 
 class RolloutsQuery(BaseModel):
-    """The rollout on the page, and how it is shown."""
+    """Which rollout to show, and how."""
 
     step: int = Field(default=0, ge=0, description="An update that learned from the rollout; 0: the last one")
     order: Order = "drawn"
@@ -42,13 +42,12 @@ def run_rollouts(site: Site, name: str, query: Annotated[RolloutsQuery, Query()]
     """Groups of the rollout that an update learned from, and the neighbouring rollouts."""
     run = site.folder.path(name)
     found = around(site.folder, run, name, query.step)
-    # Several updates may share one rollout, which is recorded under the first.
     step = _first_update(site.folder, run, query.step or found["last"])
     return around(site.folder, run, name, step) | {"rollout": rollout_page(site.folder, run, step, query)}
 
 
 def around(folder: Folder, run: Path, name: str, step: int) -> dict[str, Any]:
-    """The rollouts before and after one. Raises `RequestError` for a run that has none."""
+    """The first and the last rollout, and those before and after ``step``. Raises `RequestError` without any."""
     steps = rollout_steps(run)
     if not steps:
         raise RequestError(f"{name} has no rollouts", "a run that learned from its own completions", "")
@@ -59,7 +58,6 @@ def around(folder: Folder, run: Path, name: str, step: int) -> dict[str, Any]:
 
 def _teacher(folder: Folder, run: Path) -> str:
     """The name of a run's teacher; empty if it has none."""
-    # From the record, because the recipe's folder may have moved.
     if not (run / TEACHER).is_file():
         return ""
     teacher = folder.object(run / TEACHER)
@@ -67,7 +65,7 @@ def _teacher(folder: Folder, run: Path) -> str:
 
 
 def _first_update(folder: Folder, run: Path, step: int) -> int:
-    """First update of the rollout that an update learned from; several may share one."""
+    """The first update that learned from the same rollout as ``step``; the rollout is recorded under it."""
     algorithm = folder.object(run / CONFIG).get("algorithm", {})
     updates = algorithm.get("updates", 1) if isinstance(algorithm, dict) else 1
     # Updates count from 1: with three per rollout, 1 to 3 share the first one.
@@ -75,19 +73,21 @@ def _first_update(folder: Folder, run: Path, step: int) -> int:
 
 
 def rollout_page(folder: Folder, run: Path, step: int, query: RolloutsQuery) -> dict[str, Any]:
-    """Groups of a rollout whose id, question or expected answer contains the text.
-
-    Raises `RecordError` if the rollout is missing or damaged, `RequestError` if there is no such page.
-    """
+    """A page of the groups that contain the text of the query. Raises `RecordError`, or `RequestError` without one."""
     rollout, divergences = _read(folder, run, step)
     text = query.find.casefold()
-    groups = [group for group in rollout.groups if any(text in part.casefold() for part in (
-        group.prompt.item.id, group.prompt.item.prompt, group.prompt.item.expected_answer))]
+
+    def matches(group: Group) -> bool:
+        item = group.prompt.item
+        return any(text in part.casefold() for part in (item.id, item.prompt, item.expected_answer))
+
+    def divergence(group: Group) -> float:
+        return fmean(divergences.get((group.prompt.item.id, sample.seed), 0.0) for sample in group.samples)
+
+    groups = [group for group in rollout.groups if matches(group)]
     if query.order != "drawn":
-        # With a teacher all rewards are 0: order groups by divergence.
-        groups.sort(key=(lambda group: fmean(divergences.get((group.prompt.item.id, sample.seed), 0.0)
-                                             for sample in group.samples)) if divergences else mean_reward,
-                    reverse=query.order == "highest")
+        # With a teacher all rewards are 0.
+        groups.sort(key=divergence if divergences else mean_reward, reverse=query.order == "highest")
     shown, pages = paged(groups, query.sheet, max(1, COMPLETIONS_A_PAGE // len(rollout.groups[0].samples)))
     return {"step": step, "total": len(rollout.groups), "found": len(groups), "page": query.sheet, "pages": pages,
             "mean": fmean(sample.reward for _, sample in rollout.all_samples),
@@ -95,28 +95,29 @@ def rollout_page(folder: Folder, run: Path, step: int, query: RolloutsQuery) -> 
 
 
 def _read(folder: Folder, run: Path, step: int) -> tuple[Rollout, Divergences]:
-    """A rollout without log probabilities, and the divergences of completions from a teacher."""
+    """A rollout without its log probabilities, which take most of the memory, and divergences from the teacher."""
     def read() -> tuple[Rollout, Divergences]:
         rollout = read_rollout(run, step)
-        # No page shows log probabilities, which would take most of the memory.
         light = replace(rollout, trainer_log_probs=(), reference_log_probs=(), groups=tuple(
             replace(group, samples=tuple(replace(sample, completion=replace(sample.completion, log_probs=[]))
                                          for sample in group.samples)) for group in rollout.groups))
         return light, _divergences(rollout)
 
-    # Tokens are packed in the file, and take more than ten times as much in memory.
-    return folder.cache.get("rollout", [run / rollout_file(step)], read, lambda contents: 40 * sum(
-        len(sample.completion.tokens) for _, sample in contents[0].all_samples))
+    def weigh(contents: tuple[Rollout, Divergences]) -> int:
+        return 40 * sum(len(sample.completion.tokens) for _, sample in contents[0].all_samples)  # bytes per token
+
+    return folder.cache.get("rollout", [run / rollout_file(step)], read, weigh)
 
 
 def _divergences(rollout: Rollout) -> Divergences:
-    # A run with rewards may also have recorded a frozen model's log probabilities.
+    # In a run with rewards the reference is not a teacher.
     if not rollout.reference_log_probs or rollout.groups[0].is_rewarded:
         return {}
-    return {(prompt.item.id, sample.seed): float(np.mean(np.asarray(sample.completion.log_probs,
-                                                                    np.float64) - teacher_log_probs))
-            for (prompt, sample), teacher_log_probs in zip(rollout.trained_samples, rollout.reference_log_probs,
-                                                           strict=True)}
+    divergences = {}
+    for (prompt, sample), teacher in zip(rollout.trained_samples, rollout.reference_log_probs, strict=True):
+        student = np.asarray(sample.completion.log_probs, np.float64)
+        divergences[prompt.item.id, sample.seed] = float(np.mean(student - teacher))
+    return divergences
 
 
 def _weights(run: Path) -> dict[str, float]:

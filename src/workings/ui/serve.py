@@ -1,4 +1,4 @@
-"""Listening on loopback, printing the link, opening the browser."""
+"""Serves the page: listens on this machine, prints the link, opens the browser."""
 
 import os
 import secrets
@@ -12,30 +12,23 @@ from workings.ui.site import page_directory
 
 
 def kept_token(root: Path, *, new: bool = False) -> str:
-    """The token of the page over a folder: the same at every start, so that links stay valid, unless it is to be new.
-
-    It is in the user's cache in a file that only they can read.
-    """
+    """The page's token, from a file in the user's cache that only they can read; ``new`` replaces it."""
     path = page_directory(root) / "token"
-    if not new and path.is_file() and (token := path.read_text("ascii").strip()):
+    token = path.read_text("ascii").strip() if path.is_file() else ""
+    if token and not new:
         return token
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     token = secrets.token_urlsafe(32)
-    # Create it with these permissions: changing them later would leave a gap.
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
         file.write(token + "\n")
     return token
 
 
 def serve(root: Path, port: int, *, open_browser: bool, say: Callable[[str], None], new_token: bool = False) -> None:
-    """Serve the page until it is stopped; prints the link on standard output.
-
-    Raises `RequestError` if something else listens on the port.
-    """
-    listener = listen(port)  # before printing the link: an early request waits
-    # With port 0 the system chooses one, which the guard compares with `Host`.
-    port = listener.getsockname()[1]
+    """Print the link, and serve the page until it is stopped. Raises `RequestError` if the port is taken."""
+    listener = listen(port)
+    port = listener.getsockname()[1]  # the system chooses one for port 0
     token = kept_token(root, new=new_token)
     link = f"http://{HOST}:{port}/?token={token}"
     say(f"the page over {root.resolve()} is at the link below; stop it with Ctrl-C")

@@ -1,4 +1,4 @@
-"""State shared by all routes: the folder, the jobs, the cached verdicts, and the rendering of templates."""
+"""What all routes share: the folder of runs, the jobs, the cached verdicts, and the templates."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ from workings.ui.verification_cache import VerificationCache
 
 
 def _environment() -> jinja2.Environment:
-    # Escape in every template: a run's text is never markup. An unknown name raises.
+    # Everything is escaped, because a run's text must not become markup. An unknown name raises an error.
     environment = jinja2.Environment(loader=jinja2.PackageLoader("workings.ui"), autoescape=True,
                                      undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(FILTERS | {"colour": part_number})
@@ -27,14 +27,13 @@ def _environment() -> jinja2.Environment:
 
 
 def page_directory(root: Path) -> Path:
-    """Directory for the page's files in the user's cache; the folder of runs is not changed."""
-    # By the folder's path, so that each folder has its own jobs.
+    """Directory for the files of the page over this folder, in the user's cache."""
     return cache_directory() / "ui" / bytes_digest(str(root.resolve()).encode())[:16]
 
 
 @dataclass(frozen=True)
 class Site:
-    """One page over one folder."""
+    """The page over one folder."""
 
     folder: Folder
     jobs: Jobs
@@ -43,7 +42,7 @@ class Site:
 
     @classmethod
     def over(cls, root: Path) -> "Site":
-        """The page over a folder; jobs and verdicts are in the user's cache, under the folder's digest."""
+        """The page over this folder."""
         return cls(folder=Folder(root.resolve()), jobs=Jobs(page_directory(root) / "jobs", root.resolve()),
                    verified=VerificationCache.here())
 
@@ -52,16 +51,17 @@ class Site:
         return run_rows(self.folder, self.verified.all(self.folder), self.folder.phases())
 
     def row(self, run: Path, *, verdict: bool = True) -> RunRow:
-        """One run of the folder; without its ``verdict`` for live updates, because it takes long to look up."""
+        """The row of one run; without its cached ``verdict``, which takes long to look up, for live updates."""
         name = self.folder.name(run)
         kept = self.verified.get(run) if verdict else None
         row = run_row(self.folder, run, {name: kept} if kept else {})
-        if (phase := self.folder.phases().get(name)) is not None:
-            row.phase = phase.doing
+        phases = self.folder.phases()
+        if name in phases:
+            row.phase = phases[name].doing
         return row
 
     def typed(self, *names: str) -> str:
-        """Places below the folder as words of a command, to be typed where the page was started."""
+        """Paths below the folder as words of a command, for the folder where the page was started."""
         here, root = Path.cwd(), self.folder.root
         start = root.relative_to(here) if root.is_relative_to(here) else root
         return " ".join(quote(str(start / name)) for name in names)
@@ -75,7 +75,7 @@ class Site:
 
 def html_file(text: str, name: str) -> Response:
     """A page that a browser saves as a file of this name."""
-    # A quote or line break in a header's value would end it or add a header.
+    # In a header, quotes and line breaks would have a meaning.
     safe = "".join(sign if sign.isalnum() or sign in "-_." else "-" for sign in name)[:100] or "run"
     return Response(text, media_type="text/html", headers={
         "content-disposition": f'attachment; filename="{safe}.html"'})

@@ -1,7 +1,6 @@
-"""Tabs of a run's page: one question about a run each.
+"""Tabs of a run's page.
 
-A tab has a template, `tab_KEY.html.jinja`, which sees ``row``, ``detail``, ``sealed`` and what ``values`` returns. The
-page's address, its navigation and the JSON twin follow from it.
+The template of a tab is `tab_KEY.html.jinja`; it sees ``row``, ``detail``, ``sealed`` and what ``values`` returns.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedRun:
-    """A run that a page is about, read from its files."""
+    """The run of a page, read from its files."""
 
     name: str
     path: Path
@@ -45,13 +44,13 @@ class OpenedRun:
     evaluated: bool
     """Whether the run has an evaluation, or is one."""
     trained: bool
-    """Whether it is a run, running or not, and not a separate unit."""
+    """Whether it is a run, not a standalone evaluation or unit of samples."""
     sealed: bool
-    """Whether it is finished and readable."""
+    """Whether it is sealed and readable."""
 
     @classmethod
     def open(cls, site: Site, name: str) -> "OpenedRun":
-        """Opens a run below the page's folder. Raises `RequestError` if there is no run of that name."""
+        """Open a run by its name. Raises `RequestError` if there is no such run."""
         path = site.folder.path(name)
         row = site.row(path)
         return cls(name=name, path=path, row=row, detail=read_detail(site.folder, path), trained=row.kind == "run",
@@ -60,12 +59,12 @@ class OpenedRun:
 
     @property
     def has_weights(self) -> bool:
-        """Whether its last checkpoint is here: a pack may hold only the tensors' digests."""
+        """Whether a checkpoint's tensors are here; a pack may have only their digests."""
         return self.sealed and self.trained and any(self.path.glob(f"{CHECKPOINTS}/*/*.safetensors"))
 
 
 class PageQuery(ItemsQuery, RolloutsQuery):
-    """Parameters of the page's address: the tab, and those of all tabs."""
+    """Parameters of the page's address."""
 
     tab: str = Field(default="", description="Key of the tab; the first one if the run does not have it")
 
@@ -76,23 +75,25 @@ class Tab:
 
     title: str
     group: Literal["Run", "Training", "Answers", "Record"]
-    """Heading in the navigation above this tab and its neighbors."""
+    """Heading above this tab and its neighbours."""
     shown: Callable[[OpenedRun], bool] = lambda run: run.trained
-    """Whether a run has this tab. At least one tab is shown for every run."""
+    """Whether a run has this tab. Each run has at least one."""
     values: Callable[[Site, OpenedRun, PageQuery], Mapping[str, Any]] = lambda site, run, query: {}
-    """Values for its template next to the run."""
+    """Further values for the template."""
     answer: Callable[..., Any] | None = None
-    """JSON twin at ``/api/KEY/RUN``: called with the `Site`, the run's ``name`` and further parameters of the
-    address. Its docstring is the description. None: ``/api/run/RUN`` has it."""
+    """Function behind ``/api/KEY/RUN``: its arguments are the `Site`, the run's ``name`` and further parameters of the
+    address. None if ``/api/run/RUN`` has the tab's values."""
 
 
 def overview(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
-    """One screen about a run: accuracy, verdict, loss, memory, time, five answers. What cannot be read is left out."""
+    """Accuracy, verdict, loss, memory, time, and some answers; what cannot be read is left out."""
     lines = _if_readable(lambda: site.folder.metrics(run.path)) or []
     metric, where, numbers = headline_values(lines)
-    found = _if_readable(lambda: search(site.folder, run.path, ItemsQuery())) if run.evaluated else None
-    comparison = _if_readable(lambda: compared(site.folder, site.folder.path(run.row.base), run.path)
-                              ) if run.row.base and run.evaluated else None
+    found = comparison = None
+    if run.evaluated:
+        found = _if_readable(lambda: search(site.folder, run.path, ItemsQuery()))
+    if run.evaluated and run.row.base:
+        comparison = _if_readable(lambda: compared(site.folder, site.folder.path(run.row.base), run.path))
     return {"metric": metric, "metric_of": where, "numbers": numbers, "comparison": comparison,
             "answers": found["rows"][:ANSWERS] if found else [], "bar": memory_bar(run.detail["memory"]),
             "training_seconds": sum(line["seconds"] for line in lines)}
@@ -102,11 +103,11 @@ def _if_readable(read: Callable[[], T]) -> T | None:
     try:
         return read()
     except (RecordError, RequestError):
-        return None  # the page that shows it alone says why
+        return None  # another tab says why
 
 
 def rollouts(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
-    """A page of groups; an unreadable rollout becomes a sentence, with links to its neighbours."""
+    """A page of groups; for an unreadable rollout the problem, and its neighbours."""
     try:
         return {"wanted": query, "problem": "", "drawn": run_rollouts(site, run.name, query)}
     except RecordError as error:
@@ -129,7 +130,7 @@ def run_items(site: Site, name: str, query: Annotated[ItemsQuery, Query()]) -> d
 
 
 def items(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
-    """A page of items with its filters; unreadable items become a sentence."""
+    """A page of items with its filters; the problem if they are unreadable."""
     shown = query.model_dump(include=set(ItemsQuery.model_fields) - {"page"})
     shown |= {"answers": None, "problem": "", "selection": {}}
     try:
@@ -143,10 +144,8 @@ def items(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
 
 def checks(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
     """The cached verdict, and the running job that verifies the run."""
-    return {"verified": site.verified.get(run.path),
-            # Show the running verification, so that a second click does not start another.
-            "job": next((job for job in site.jobs.all() if job.verb == "verify" and job.subject == run.name
-                         and job.state == "running"), None)}
+    running = [job for job in site.jobs.all() if (job.verb, job.subject, job.state) == ("verify", run.name, "running")]
+    return {"verified": site.verified.get(run.path), "job": running[0] if running else None}
 
 
 TABS = {
@@ -166,4 +165,4 @@ TABS = {
     "checks": Tab(title="Checks", group="Record", values=checks, shown=lambda run: True),
     "log": Tab(title="Log", group="Record"),
 }
-"""Tabs by their key in addresses, from left to right."""
+"""Key in addresses -> tab, from left to right."""

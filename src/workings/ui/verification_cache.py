@@ -1,4 +1,4 @@
-"""Cache of verdicts of `workings verify`, each valid while its files do not change."""
+"""Cache of the verdicts of `workings verify`, each valid until a file of the run changes."""
 
 import contextlib
 import hashlib
@@ -21,7 +21,7 @@ from workings.ui.folder import Folder
 
 
 class Verified(BaseModel):
-    """The verdict over a run."""
+    """The verdict on a run."""
 
     level: int = Field(description="Highest level reached; -1: not even integrity")
     passed: int
@@ -33,7 +33,7 @@ class Verified(BaseModel):
 
 @dataclass(frozen=True)
 class VerificationCache:
-    """Verdicts in the user's cache; run directories are not touched."""
+    """Verdicts in a folder of the user's cache."""
 
     place: Path
 
@@ -46,19 +46,18 @@ class VerificationCache:
         """The cached verdict about a run; None if there is none, or a file has changed since."""
         try:
             return Verified(**json.loads(self._path(self.stamp(run)).read_bytes()))
-        # Not verified, or by another version: verify again.
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError):  # not verified, or by another version
             return None
 
     def keep(self, run: Path, before: str, answer: Mapping[str, Any]) -> None:
-        """Store the answer of ``workings verify --json`` for a run whose ``before``, its `stamp`, is unchanged.
+        """Store the answer of ``workings verify --json`` on a run, if its `stamp` is still ``before``.
 
-        A good answer to a lower level does not replace a better one. Does nothing for a folder of several runs, and if
-        the cache is not writable.
+        Without effect for a folder of several runs, if a verdict at a higher level is stored and nothing failed, and if
+        the cache cannot be written.
         """
         kept = self.get(run)
-        less = kept and not answer["failed"] and answer.get("asked_level", kept.level) < kept.level
-        if before and self.stamp(run) == before and not less:
+        has_better = kept and not answer["failed"] and answer.get("asked_level", kept.level) < kept.level
+        if before and self.stamp(run) == before and not has_better:
             checks = [{key: check[key] for key in ("id", "level", "verdict", "text")} for check in answer["checks"]]
             verified = Verified(**{**answer, "checks": checks}, verified_at=now())
             with contextlib.suppress(OSError):
@@ -66,7 +65,7 @@ class VerificationCache:
                 atomic.write_text(self._path(before), verified.model_dump_json())
 
     def all(self, folder: Folder) -> dict[str, Verified]:
-        """Cached verdicts by run name."""
+        """Name of a run -> its cached verdict."""
         if not self.place.is_dir() or not any(self.place.iterdir()):
             return {}
         return {folder.name(run): verdict for run in folder.runs() if (verdict := self.get(run)) is not None}
@@ -75,9 +74,7 @@ class VerificationCache:
         return self.place / f"{stamp}.json"
 
     def stamp(self, run: Path) -> str:
-        """Digest of the run's path, its checksums, and the state of every file; empty for anything else."""
-        # Do not read the files, which takes minutes. Checksums alone would let changed files inherit a verdict, so
-        # include inode and change time, which users cannot set.
+        """Digest of a run's path, its checksums, and its files' sizes and times; empty if it is not a sealed run."""
         if not (run / SUMS).is_file():
             return ""
         digest = hashlib.sha256(str(run.resolve()).encode())

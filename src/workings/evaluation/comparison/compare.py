@@ -1,4 +1,4 @@
-"""Is B better than A, or is that noise? The paired difference over the same items, with its interval and verdict."""
+"""Is B better than A, or is that noise? Two evaluations of the same items compared: `compare("runs/a", "runs/b")`."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -6,19 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from workings.evaluation.answer_counts import AnswerCounts
+from workings.evaluation.comparison import paired
 from workings.evaluation.comparison.no_verdict import measured_side, noise_of
-from workings.evaluation.comparison.paired import (
-    PairedDifference,
-    Pairs,
-    compare_configs,
-    difference_text,
-    equivalence_json,
-    equivalence_text,
-    paired_difference,
-    paired_values,
-    steps_versions,
-    values_equivalence,
-)
+from workings.evaluation.comparison.paired import PairedDifference, Pairs
 from workings.evaluation.comparison.pass_at_k import PassAtK, pass_table
 from workings.evaluation.scorecard import Cell, ItemResult, cell, cell_text
 from workings.evaluation.statistics import Equivalence, bounds, holm
@@ -43,7 +33,7 @@ class Flips:
     items: int
 
     def row(self) -> tuple[str, ...]:
-        """Line in the table, as `TABLE_HEADS`."""
+        """The cells below `TABLE_HEADS`."""
         return tuple(map(str, asdict(self).values()))
 
 
@@ -64,13 +54,14 @@ class ComparedSide:
 
 @dataclass(frozen=True, kw_only=True)
 class SectionDelta:
-    """The difference within one section; ``p_adjusted`` (Holm) accounts for the number of sections."""
+    """The difference within one section of the items."""
 
     name: str
     a: Cell
     b: Cell
     difference: PairedDifference
     p_adjusted: float | None
+    """p value adjusted for the number of sections by Holm's method; None without an interval."""
 
     def to_json(self) -> dict[str, Any]:
         """Accuracies, difference, interval and both p values, as far as they exist."""
@@ -84,8 +75,7 @@ class Comparison:
     """Result of comparing B with A."""
 
     verdict: str
-    """Verdict on B relative to A: `better`, `worse`, `inconclusive` or `not comparable`; `equivalent` if that was
-    tested and shown, and neither is better."""
+    """B relative to A: `better`, `worse`, `equivalent` (only if tested), `inconclusive` or `not comparable`."""
     sentence: str
     name_a: str
     name_b: str
@@ -108,17 +98,17 @@ class Comparison:
     pass_at_k: list[PassAtK] = field(default_factory=list)
     """Values of pass@k; empty with one sample per item."""
     warnings: list[str] = field(default_factory=list)
-    """Warnings about a side's completions, and why there is no verdict; part of the sentence."""
+    """Warnings about the completions of a side, and why a verdict is withheld; they are part of the sentence."""
     refused: bool = False
-    """Whether a statistically possible verdict is withheld (`workings.evaluation.comparison.no_verdict`)."""
+    """Whether the verdict is `inconclusive` because of `workings.evaluation.comparison.no_verdict`."""
     equivalence: Equivalence | str | None = None
-    """Equivalence within the requested margin, or the reason why it is unknown; None if not requested."""
+    """The test of equivalence, or why it is impossible; None if it was not requested."""
 
     def __repr__(self) -> str:
         return f"<Comparison: {self.sentence}>"
 
     def to_json(self) -> dict[str, Any]:
-        """The answer of ``compare --json``, without absent values."""
+        """The result of ``compare --json``; values that do not exist are left out."""
         record: dict[str, Any] = {"verdict": self.verdict, "sentence": self.sentence, "notes": self.notes}
         if self.a is None or self.b is None or self.difference is None:
             return {**record, "reasons": self.reasons}
@@ -133,32 +123,25 @@ class Comparison:
         if self.pass_at_k:
             record["pass_at_k"] = [rate.to_json() for rate in self.pass_at_k]
         if isinstance(self.equivalence, Equivalence):
-            record["equivalence"] = equivalence_json(self.equivalence)
+            record["equivalence"] = self.equivalence.to_json()
         return record
 
 
 def compare(a: str | Path, b: str | Path, *, equivalent_within: float | None = None) -> Comparison:
-    """Compare two evaluations pair by pair; ``a`` and ``b`` are run directories or evaluation units.
+    """Compare two evaluations item by item; ``a``, the reference, and ``b`` are run directories or evaluation units.
 
-    Args:
-        a: the reference.
-        b: the other one.
-        equivalent_within: margin of equivalence as a share (0.02: two points); None: no test.
-
-    Raises:
-        RequestError: a path holds no evaluation, or an ambiguous choice of several.
-        RecordError: a unit differs from its seal.
+    ``equivalent_within`` is the margin of a test of equivalence, as a share (0.02: two points); None: no test. Raises
+    `RequestError` if a path has no evaluation or an ambiguous choice, and `RecordError` if a sealed file was changed.
     """
     return compare_records(*find_pair(Path(a), Path(b)), equivalent_within=equivalent_within)
 
 
 def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
                     equivalent_within: float | None = None) -> Comparison:
-    """`compare` for units."""
-    # Runs in two folders may have the same name; a sentence needs two names.
+    """Compare two evaluation units; see `compare`."""
+    # Runs in two folders may have the same name.
     name_a, name_b = (a.name, b.name) if a.name != b.name else (f"{a.name} (A)", f"{b.name} (B)")
-    different, unknown, equal = compare_configs(a.config, b.config)
-    # Without numbers: a difference between answers to different questions is meaningless.
+    different, unknown, equal = paired.compare_configs(a.config, b.config)
     if different:
         return Comparison(verdict="not comparable", name_a=name_a, name_b=name_b, reasons=different, notes=unknown,
                           sentence=f"{name_a} and {name_b} are not comparable: {'; '.join(different)}.")
@@ -168,8 +151,8 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
     measured_a = measured_side(name_a, a.answer_counts, results_a)
     measured_b = measured_side(name_b, b.answer_counts, results_b)
     values = measured_a.scores, measured_b.scores, measured_a.clusters
-    difference = paired_values(*values)
-    equivalence = None if equivalent_within is None else values_equivalence(*values, equivalent_within)
+    difference = paired.paired_values(*values)
+    equivalence = None if equivalent_within is None else paired.values_equivalence(*values, equivalent_within)
     verdict = difference.verdict
     # A significant difference stays `better` or `worse` even within the margin.
     if verdict == "inconclusive" and isinstance(equivalence, Equivalence) and equivalence.shown:
@@ -178,38 +161,41 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
     side_b = ComparedSide(name=name_b, path=str(b.path), cell=cell(results_b), counts=b.answer_counts)
     refused, remarks = noise_of(measured_a, measured_b, verdict)
     warnings = [*filter(None, (a.warning, b.warning)), *remarks]
-    # Comparable evaluations have the same judge.
-    unknown += filter(None, [judge_text(a.config)])
-    if version_remark := steps_versions((a.config, b.config)):
-        unknown.append(f"{version_remark}, so their step validity is not comparable")
-    by_section: dict[str, list[tuple[ItemResult, ItemResult]]] = {}
-    for pair in pairs:
-        by_section.setdefault(pair[0].section, []).append(pair)
-    # A fixed order, in which Holm's values match the names.
-    groups = dict(sorted(by_section.items()))
-    finding = comparison_sentence(side_a, side_b, difference, "refused" if refused else verdict, equivalence)
+    notes = unknown
+    judge = judge_text(a.config)  # comparable evaluations have the same judge
+    if judge:
+        notes.append(judge)
+    version_remark = paired.steps_versions((a.config, b.config))
+    if version_remark:
+        notes.append(f"{version_remark}, so their step validity is not comparable")
+    notes += _notes(side_a, side_b, difference, equivalence)
+    sections: dict[str, list[tuple[ItemResult, ItemResult]]] = {}
+    for pair in sorted(pairs, key=lambda pair: pair[0].section):
+        sections.setdefault(pair[0].section, []).append(pair)
+    flips = [_flips("overall", pairs)]
+    if len(sections) > 1:
+        flips += [_flips(section, group) for section, group in sections.items()]
+    finding = _finding(side_a, side_b, difference, "refused" if refused else verdict, equivalence)
     return Comparison(
         verdict="inconclusive" if refused else verdict, warnings=warnings, refused=refused, finding=finding,
-        sentence=" ".join([finding, *warnings]), equal=equal, name_a=name_a, name_b=name_b,
-        notes=unknown + _notes(side_a, side_b, difference, equivalence), a=side_a, b=side_b, difference=difference,
-        sections=_sections(groups),
+        sentence=" ".join([finding, *warnings]), equal=equal, name_a=name_a, name_b=name_b, notes=notes,
+        a=side_a, b=side_b, difference=difference, equivalence=equivalence, sections=_sections(sections), flips=flips,
         newly_right=[x.id for x, y in pairs if x.score < y.score],
-        newly_wrong=[x.id for x, y in pairs if x.score > y.score], equivalence=equivalence,
-        flips=[_flips("overall", pairs), *(_flips(*each) for each in groups.items() if len(groups) > 1)],
+        newly_wrong=[x.id for x, y in pairs if x.score > y.score],
         pass_at_k=pass_table(a, b, [(x.id, x.cluster) for x, _ in pairs]))
 
 
-def comparison_sentence(a: ComparedSide, b: ComparedSide, difference: PairedDifference, verdict: str,
-                        equivalence: Equivalence | str | None = None) -> str:
-    """The verdict in one sentence: accuracies, n, difference, intervals, smallest detectable difference."""
+def _finding(a: ComparedSide, b: ComparedSide, difference: PairedDifference, verdict: str,
+             equivalence: Equivalence | str | None) -> str:
+    """The verdict in one sentence: accuracies, number of items, difference, smallest detectable difference."""
     opening = {"better": f"{b.name} is better than {a.name}", "worse": f"{b.name} is worse than {a.name}",
                "equivalent": f"{b.name} and {a.name} are equivalent",
                "inconclusive": f"No difference found between {b.name} and {a.name}",
                "refused": f"No verdict on {b.name} against {a.name}"}[verdict]
     parts = [f"{opening}: {cell_text(b.cell)} against {cell_text(a.cell)} on the same {difference.n} items, "
-             f"{difference_text(difference, difference.p_value)}"]
+             f"{paired.difference_text(difference, difference.p_value)}"]
     if isinstance(equivalence, Equivalence):
-        parts.append(equivalence_text(equivalence))
+        parts.append(equivalence.text())
     if difference.smallest_shown is not None:
         parts.append(f"{difference.n} items can show differences of {100 * difference.smallest_shown:.1f} points or "
                      "more")
@@ -217,7 +203,7 @@ def comparison_sentence(a: ComparedSide, b: ComparedSide, difference: PairedDiff
 
 
 def comparison_text(comparison: Comparison) -> str:
-    """A comparison for the terminal."""
+    """The comparison as text for the terminal."""
     lines = [comparison.sentence]
     if comparison.difference is not None:
         heads = [head.lower() for head in TABLE_HEADS]
@@ -225,10 +211,9 @@ def comparison_text(comparison: Comparison) -> str:
                   *(f"  {line}" for line in table_lines([heads, *map(Flips.row, comparison.flips)]))]
         if isinstance(comparison.difference.mcnemar, float):
             lines.append(f"exact McNemar next to it: {p_text(comparison.difference.mcnemar)}")
-    # A single section equals the whole set.
     if len(comparison.sections) > 1:
         lines.append(f"by section ({len(comparison.sections)} sections, p values adjusted by Holm's method):")
-        lines += [f"  {section.name}: {difference_text(section.difference, section.p_adjusted)}"
+        lines += [f"  {section.name}: {paired.difference_text(section.difference, section.p_adjusted)}"
                   for section in comparison.sections]
     if comparison.pass_at_k:
         lines.append("any of k samples correct (pass@k):")
@@ -238,7 +223,7 @@ def comparison_text(comparison: Comparison) -> str:
 
 
 def _sections(groups: Mapping[str, Pairs]) -> list[SectionDelta]:
-    differences = [paired_difference(group) for group in groups.values()]
+    differences = [paired.paired_difference(group) for group in groups.values()]
     # One of twenty equal sections shows a difference by chance.
     adjusted = holm([difference.p_value for difference in differences])
     return [SectionDelta(name=name, a=cell([x for x, _ in group]), b=cell([y for _, y in group]),

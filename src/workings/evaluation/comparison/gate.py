@@ -1,8 +1,7 @@
-"""Decide whether a run passes: yes if a larger drop than allowed is ruled out, no if it is certain.
+"""Gates: does a run pass against a saved baseline? Yes if a larger drop than allowed is ruled out, no if it is certain.
 
-A baseline holds the results of one evaluation in a small file, to commit to a repository: one file per name and set of
-items, ``<folder>/<name>/<first 16 digits of the items' digest>.json``. The run itself is no longer needed. The file
-holds no prompts or completions.
+A baseline is a small file to commit to a repository, ``<folder>/<name>/<first 16 digits of the items' digest>.json``.
+It holds the results of one evaluation, without prompts and completions; the evaluated run is no longer needed.
 """
 
 import math
@@ -21,23 +20,21 @@ from workings.record import atomic
 from workings.record.canonical import read_json_object
 
 SCHEMA = "baseline/1"
-# Read by `compare_configs`.
+# Sections of `eval_config.json` that `compare_configs` reads.
 _CONFIG = ("schema", "items", "scorer", "extraction", "steps", "template", "decoding", "aggregate")
 
 
 def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> dict[str, Any]:
-    """Compare a run's evaluation with a baseline on the same items: the answer of ``compare --gate --json``.
+    """Compare a run's evaluation with the baseline on the same items: the result of ``compare --gate --json``.
 
     Its ``verdict`` is `pass`, `fail` or `inconclusive`. ``max_drop`` is the largest allowed loss of accuracy, as a
-    share (0.02: two points). Raises `RequestError` if there is no such baseline for these items, or it was scored in
-    another way.
+    share (0.02: two points). Raises `RequestError` if the baseline does not exist or was evaluated in another way.
     """
-    # 2 is probably meant as 2 %; with it every run would pass.
     if not 0 <= max_drop < 1:
         raise RequestError(f"--max-drop {max_drop:g} is not a share of the accuracy",
                            "a share from 0 to below 1: 0.02 for two points", "--max-drop 0.02")
-    # A run may have several evaluations: the one that the baseline was made for, else the last one's error.
     units = find_results(run)
+    # The evaluation that has a baseline; without any, reading that of the last one raises the error.
     record = next((unit for unit in units if baseline_path(folder, baseline, unit.items_digest).is_file()), units[-1])
     config, results, counts = read_baseline(folder, baseline, record.items_digest)
     different, notes, _ = compare_configs(config, record.config)
@@ -49,49 +46,56 @@ def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> dict[str
     after = measured_side(record.name, record.answer_counts, record.results_of([result.id for result in results]))
     paired = paired_values(before.scores, after.scores, before.clusters)
     verdict = _decide(paired.interval, max_drop)
+    needed = _needed(paired, max_drop) if verdict == "inconclusive" else None
     reasons: list[str] = []
     if verdict == "pass":
         generous = paired_values(before.generous, after.scores, before.clusters)
-        reasons = reasons_against(after, before, holds=_decide(generous.interval, max_drop) == verdict)
+        reasons = reasons_against(after, before, holds=_decide(generous.interval, max_drop) == "pass")
     elif verdict == "fail":
         generous = paired_values(before.scores, after.generous, before.clusters)
-        reasons = reasons_against(before, after, holds=_decide(generous.interval, max_drop) == verdict)
-    needed = _needed(paired, max_drop) if verdict == "inconclusive" else None
-    # Inconclusive is a third answer: with few items neither is shown, and a run must not pass by that.
-    verdict = "inconclusive" if reasons else verdict
+        reasons = reasons_against(before, after, holds=_decide(generous.interval, max_drop) == "fail")
+    if reasons:
+        verdict = "inconclusive"
     sentence = " ".join(filter(None, [_sentence(paired, verdict, max_drop, needed, record.name, baseline),
                                       record.warning, *reasons]))
-    return {"verdict": verdict, "max_drop": max_drop, "change": paired.delta, "items": paired.n, "baseline": baseline,
-            "run": record.name, "sentence": sentence, "notes": notes, **bounds(paired.interval, "change_ci"),
-            **({"method": paired.interval.method} if isinstance(paired.interval, Interval) else {}),
-            **({"items_needed": needed} if needed is not None else {})}
+    values: dict[str, Any] = {
+        "verdict": verdict, "max_drop": max_drop, "change": paired.delta, "items": paired.n, "baseline": baseline,
+        "run": record.name, "sentence": sentence, "notes": notes, **bounds(paired.interval, "change_ci")}
+    if isinstance(paired.interval, Interval):
+        values["method"] = paired.interval.method
+    if needed is not None:
+        values["items_needed"] = needed
+    return values
 
 
 def _sentence(paired: PairedDifference, verdict: str, max_drop: float, needed: int | None, run: str, baseline: str
               ) -> str:
-    interval = (f"95 % interval {paired.interval.low:+.4f} to {paired.interval.high:+.4f}"
-                if isinstance(paired.interval, Interval) else f"no interval: {paired.interval}")
+    interval = f"no interval: {paired.interval}"
+    if isinstance(paired.interval, Interval):
+        interval = f"95 % interval {paired.interval.low:+.4f} to {paired.interval.high:+.4f}"
+    needed_text = f"; about {needed} items would settle it" if needed else ""
     reason = {"pass": f"a drop of more than {max_drop:g} is ruled out", "fail": f"it dropped by more than {max_drop:g}",
               "inconclusive": f"a drop of more than {max_drop:g} is neither shown nor ruled out"}[verdict]
     return (f"{verdict}: accuracy of {run} changed by {paired.delta:+.4f} against baseline {baseline} on {paired.n} "
-            f"items ({interval}); {reason}{f'; about {needed} items would settle it' if needed else ''}.")
+            f"items ({interval}); {reason}{needed_text}.")
 
 
 def _decide(interval: Interval | str, max_drop: float) -> str:
+    """A non-inferiority test at 2.5 %: on which side of the allowed drop the whole interval is."""
     if isinstance(interval, str):
         return "inconclusive"
-    # The whole interval is above the limit, which takes the place of zero: a non-inferiority test at 2.5 %.
     if interval.low > -max_drop:
         return "pass"
     return "fail" if interval.high < -max_drop else "inconclusive"
 
 
 def _needed(difference: PairedDifference, max_drop: float) -> int | None:
-    # The width shrinks with the square root of the number of items.
+    """About how many items would give an interval that excludes the allowed drop; None if that cannot be estimated."""
     distance = abs(difference.delta + max_drop)
     if isinstance(difference.interval, str) or distance == 0 or difference.standard_error == 0:
         return None
-    # Score intervals are asymmetric, so the estimate can be below n, which did not settle it.
+    # The width shrinks with the square root of the number of items. Score intervals are asymmetric, so the estimate
+    # may be below n, which did not suffice.
     items = math.ceil(difference.n * (z_value() * difference.standard_error / distance) ** 2)
     return max(difference.n + 1, items)
 
@@ -115,13 +119,9 @@ def set_baseline(folder: Path, name: str, record: EvaluationRecord) -> Path:
 
 
 def read_baseline(folder: Path, name: str, items_digest: str) -> tuple[dict[str, Any], list[ItemResult], AnswerCounts]:
-    """The baseline of this name for these items: what must agree of its ``eval_config.json``, results, counts.
-
-    Raises `RequestError` if none exists, and `RecordError` if the file is not one of ours.
-    """
+    """A baseline's configuration, results and counts. Raises `RequestError` without one, `RecordError` if damaged."""
     path = baseline_path(folder, name, items_digest)
     if not path.is_file():
-        # The folder of this name also has its baselines for other items.
         others = len(list(path.parent.glob("*.json")))
         hint = f"; there are {others} for other items" if others else ""
         raise RequestError(f"{folder} has no baseline {name} for items {items_digest[:16]}…{hint}",

@@ -1,9 +1,9 @@
-"""How much of "best" is noise: the kept checkpoint compared with the last one, item by item."""
+"""How much better is the best checkpoint than the last one, and how much of that is noise?"""
 
 from collections.abc import Sequence
 from typing import Any
 
-from workings.evaluation.comparison.paired import paired_values, points
+from workings.evaluation.comparison.paired import PairedDifference, paired_values, points
 from workings.evaluation.statistics import Interval
 from workings.record.checkpoints import BestCheckpoint
 from workings.record.metrics import RIGHT
@@ -14,29 +14,36 @@ _NO_INTERVAL = "A loss is recorded as one number, without the rows needed for an
 
 
 def kept_checkpoint(best: BestCheckpoint, clusters: Sequence[str]) -> dict[str, Any]:
-    """The manifest's facts about the best checkpoint; `sentence` says which step, why, and how much is noise.
+    """The manifest's facts about the best checkpoint, with a `sentence` for humans.
 
-    `interval` is that of its scores minus those of the last one, over the same items; absent for losses, and if both
-    are the same checkpoint. ``clusters``: of the items that were answered during training, in their order.
+    `interval` is the 95 % interval of its accuracy minus that of the last checkpoint; absent for losses, and if both
+    are the same checkpoint. ``clusters`` are those of the items that were answered during training, in their order.
     """
     kept, last = ([float(mark == RIGHT) for mark in marks] for marks in best.marks)
     show = percent if best.measure == "accuracy" else "{:.4f}".format
     text = f"the checkpoint of step {best.step}: its {best.measure} {show(best.value)} is the best of {best.measured}"
-    interval: Interval | str = _NO_INTERVAL
+    last_text = f", the last one (step {best.last_step}) has {show(best.last_value)}"
+    interval: Interval | str
     if best.step == best.last_step:
-        text, interval = f"{text}, and it is the last one", "The best checkpoint is the last one"
+        interval = "The best checkpoint is the last one"
+        text += ", and it is the last one"
+    elif not kept or len(kept) != len(last):
+        interval = _NO_INTERVAL
+        text += f"{last_text}. {_NO_INTERVAL}"
     else:
-        text += f", the last one (step {best.last_step}) has {show(best.last_value)}"
-        if not kept or len(kept) != len(last):
-            text += f". {_NO_INTERVAL}"
-        else:
-            difference = paired_values(last, kept, clusters[:len(kept)])
-            interval = difference.interval
-            text += f" (no interval: {interval})" if isinstance(interval, str) else (
-                f": {points(difference.delta)} points [{points(interval.low)}, {points(interval.high)}] over "
-                f"{difference.n} items{'' if interval.low > 0 else '; 0 is inside, so that no difference is shown'}. "
-                "The best of several is biased upwards")
+        difference = paired_values(last, kept, clusters[:len(kept)])
+        interval = difference.interval
+        text += last_text + _difference_text(difference)
     return {"step": best.step, "measure": best.measure, "value": best.value, "measured": best.measured,
             "last_step": best.last_step, "last_value": best.last_value, "sentence": text,
             "interval": {"low": interval.low, "high": interval.high} if isinstance(interval, Interval)
             else absent(interval).model_dump()}
+
+
+def _difference_text(difference: PairedDifference) -> str:
+    interval = difference.interval
+    if isinstance(interval, str):
+        return f" (no interval: {interval})"
+    inside = "" if interval.low > 0 else "; 0 is inside, so that no difference is shown"
+    return (f": {points(difference.delta)} points [{points(interval.low)}, {points(interval.high)}] over "
+            f"{difference.n} items{inside}. The best of several is biased upwards")

@@ -1,16 +1,15 @@
-"""pass@k of two evaluations with several samples per item, with intervals and their difference.
+"""pass@k of two evaluations with several samples per item: both values and their difference, with intervals.
 
-An item's estimate is the unbiased one of its samples (Chen et al., 2021); items are the units, so that the samples of
-one item, which are alike, count as one observation.
+Each item gives one observation, the unbiased estimate from its samples (Chen et al., 2021, arxiv.org/abs/2107.03374).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from workings.evaluation.comparison.paired import PairedDifference, difference_text, paired_values
 from workings.evaluation.predictions import read_predictions
-from workings.evaluation.scorecard import Cell, cell_text, cluster_names, interval_json, mean_interval
+from workings.evaluation.scorecard import Cell, cell_text, clipped, cluster_names, interval_json, mean_interval
 from workings.evaluation.settings import pass_at_k
 from workings.evaluation.statistics import Interval, wilson_effective
 from workings.evaluation.unit import EvaluationRecord
@@ -36,28 +35,24 @@ class PassAtK:
                    if key in difference}}
 
     def row(self) -> tuple[str, ...]:
-        """Line in a table: k, A, B and their difference."""
+        """The cells of a table: k, A, B and their difference."""
         return (str(self.k), cell_text(self.a), cell_text(self.b),
                 difference_text(self.difference, self.difference.p_value))
 
 
 def pass_table(a: EvaluationRecord, b: EvaluationRecord, order: Sequence[tuple[str, str]]) -> list[PassAtK]:
-    """pass@1, 2, 4, … and of all samples of two evaluations; empty if a side has one sample per item.
-
-    ``order`` has the id and cluster of each item.
-    """
+    """pass@1, 2, 4, …; empty if a side has one sample per item. ``order``: id and cluster of each item."""
     counts_a, counts_b = _counts(a), _counts(b)
     if not counts_a or not counts_b:
         return []
-    # An item with missing samples has no pass@k of all.
+    # pass@k needs at least k samples of every item.
     most = min(n for counts in (counts_a, counts_b) for n, _ in counts.values())
-    # Powers of two, because pass@k changes slowly with k.
-    ks = sorted({*(1 << power for power in range(most.bit_length())), most})
+    powers_of_two = [1 << power for power in range(most.bit_length())]
     clusters = [cluster for _, cluster in order]
     rows = []
-    for k in ks:
+    for k in sorted({*powers_of_two, most}):
         values_a, values_b = ([pass_at_k(*counts[name], k) for name, _ in order] for counts in (counts_a, counts_b))
-        # If no item differs, use the number of items instead of the spread.
+        # If no item differs, zeros on both sides give an interval from the number of items instead of the spread.
         pair = ([0.0] * len(order), [0.0] * len(order)) if values_a == values_b else (values_a, values_b)
         rows.append(PassAtK(k=k, a=_rate(values_a, clusters), b=_rate(values_b, clusters),
                             difference=paired_values(*pair, clusters)))
@@ -69,14 +64,14 @@ def _rate(values: Sequence[float], clusters: Sequence[str]) -> Cell:
     between = any(value not in (0.0, 1.0) for value in values)
     # Near 0 and 1 a t interval would be far too narrow.
     interval = wilson_effective(values) if independent and between else mean_interval(values, clusters)
-    if isinstance(interval, Interval):  # clip: a t interval is unbounded, a share is not
-        interval = replace(interval, low=max(0.0, interval.low), high=min(1.0, interval.high))
+    if isinstance(interval, Interval):
+        interval = clipped(interval)
     return Cell(n=len(values), correct=values.count(1.0), errors=0, mean=sum(values) / len(values), interval=interval)
 
 
 def _counts(record: EvaluationRecord) -> dict[str, tuple[int, int]]:
     """Samples and correct samples of each item; empty with one sample per item."""
-    # The summary counts samples by rule, so that most predictions need not be read again.
+    # The summary counts samples by rule: with one per item the predictions need not be read.
     if sum(record.summary["rules"].values()) <= record.summary["scorecard"]["overall"]["n"]:
         return {}
     return {samples[0]["id"]: (len(samples), sum(sample["score"] == 1.0 for sample in samples))

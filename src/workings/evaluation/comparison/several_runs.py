@@ -1,7 +1,7 @@
-"""Several runs on the same items: two recipes with several seeds each, or a table of runs with the best one.
+"""Compare several runs on the same items: two methods with several seeds each, or any runs in a table.
 
-A comparison of seeds has a claim for these runs and one for the method. A best run is named only if it is better than
-every other.
+A comparison of seeds makes two claims: about these runs, and about the methods. A table names a best run only if that
+is better than every other run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,15 +10,10 @@ from statistics import fmean, stdev
 from typing import Any
 
 from workings.errors import RequestError
+from workings.evaluation.comparison import paired
 from workings.evaluation.comparison.compare import ComparedSide, compare_records
 from workings.evaluation.comparison.no_verdict import MeasuredSide, measured_side, noise_of, pooled
-from workings.evaluation.comparison.paired import (
-    PairedDifference,
-    compare_configs,
-    difference_text,
-    paired_values,
-    points,
-)
+from workings.evaluation.comparison.paired import PairedDifference
 from workings.evaluation.scorecard import cell_text
 from workings.evaluation.statistics import CONFIDENCE, Interval, bounds, holm, welch_mean
 from workings.evaluation.unit import EvaluationRecord, find_unit
@@ -32,24 +27,21 @@ _CLAIMS = {"better": "B's method is better", "worse": "B's method is worse",
 
 
 def compare_seeds(a: Sequence[Path], b: Sequence[Path]) -> dict[str, Any]:
-    """Compare several runs per side, pair by pair over items: the answer of ``compare --json`` with several seeds.
+    """Compare the runs of method A with those of method B: the result of ``compare --json`` with several seeds.
 
-    ``verdict`` is about these runs. ``method_verdict`` is about the method, only if items and seeds agree: `no claim`
-    with too few seeds.
-
-    An item's value is its mean score over a side's seeds, so that items are the units. It does not check that runs of
-    one side differ only in their seed; the report shows that. Raises `RequestError` if a side has a run or a seed
-    twice, or two of the evaluations are not comparable.
+    ``verdict`` is about these runs: an item's value is its mean score over a side's runs. ``method_verdict`` is about
+    the methods: that verdict if a test over seeds agrees, else `inconclusive`; `no claim` with too few seeds. Whether
+    the runs of a side differ only in their seed is not checked. Raises `RequestError` if a side has a run or a seed
+    twice, or two evaluations are not comparable.
     """
     records_a, records_b = [find_unit(path) for path in a], [find_unit(path) for path in b]
     notes = check_comparable([*records_a, *records_b])
     _refuse_repeated(records_a)
     _refuse_repeated(records_b)
-    # One order, because scores are averaged by position.
     order = [result.id for result in records_a[0].results()]
     seeds_a, all_a = _side("A", records_a, order)
     seeds_b, all_b = _side("B", records_b, order)
-    difference = paired_values(all_a.scores, all_b.scores, all_a.clusters)
+    difference = paired.paired_values(all_a.scores, all_b.scores, all_a.clusters)
     refused, remarks = noise_of(all_a, all_b, difference.verdict)
     verdict = "inconclusive" if refused else difference.verdict
     fewest = min(len(a), len(b))
@@ -57,11 +49,10 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path]) -> dict[str, Any]:
         method: Interval | str = f"{fewest} seed{'s' if fewest > 1 else ''} on a side, {MIN_SEEDS} are needed"
         by_method, claim = "no claim", f"no claim about the method: {method}"
     else:
-        # Variances are not pooled, because methods may vary differently between seeds.
         method = welch_mean(seeds_a, seeds_b).interval
-        by_seeds = "better" if method.low > 0 else "worse" if method.high < 0 else "inconclusive"
+        agrees = (verdict == "better" and method.low > 0) or (verdict == "worse" and method.high < 0)
         # Items are many and seeds few: items alone would mistake a lucky seed for a better method.
-        by_method = verdict if verdict == by_seeds else "inconclusive"
+        by_method = verdict if agrees else "inconclusive"
         claim = _CLAIMS[by_method]
     sentence = " ".join([
         _sentence(seeds_a, seeds_b, difference, f"these runs: {verdict}; {claim}"),
@@ -74,7 +65,7 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path]) -> dict[str, Any]:
 def _sentence(seeds_a: Sequence[float], seeds_b: Sequence[float], difference: PairedDifference, claims: str) -> str:
     return (f"On the same {difference.n} items {len(seeds_b)} runs of B reach {percent(fmean(seeds_b))} on average and "
             f"{len(seeds_a)} of A {percent(fmean(seeds_a))}, a difference over items of "
-            f"{difference_text(difference, difference.p_value)}; {claims}.")
+            f"{paired.difference_text(difference, difference.p_value)}; {claims}.")
 
 
 def _side_json(records: Sequence[EvaluationRecord], accuracies: list[float]) -> dict[str, Any]:
@@ -84,16 +75,16 @@ def _side_json(records: Sequence[EvaluationRecord], accuracies: list[float]) -> 
 
 
 def _side(name: str, records: Sequence[EvaluationRecord], order: Sequence[str]) -> tuple[list[float], MeasuredSide]:
-    """Accuracies of the runs of one side, each with its items in this order, and what the runs are together."""
+    """Accuracies of the runs of one side, and the runs as one side with its items in this ``order``."""
     runs = [measured_side(name, record.answer_counts, record.results_of(order)) for record in records]
     return [fmean(run.scores) for run in runs], pooled(name, runs)
 
 
 def check_comparable(records: Sequence[EvaluationRecord]) -> list[str]:
-    """What is unknown about how comparable these are. Raises `RequestError` where one does not match the first."""
+    """Settings that are not recorded, in words. Raises `RequestError` for an evaluation unlike the first."""
     notes: list[str] = []
     for record in records[1:]:
-        different, unknown, _ = compare_configs(records[0].config, record.config)
+        different, unknown, _ = paired.compare_configs(records[0].config, record.config)
         if different:
             raise RequestError(f"{records[0].path} does not match {record.path}: {'; '.join(different)}",
                                "evaluations of the same items with the same scorer, template and decoding")
@@ -102,7 +93,7 @@ def check_comparable(records: Sequence[EvaluationRecord]) -> list[str]:
 
 
 def _refuse_repeated(side: Sequence[EvaluationRecord]) -> None:
-    """Refuse runs that cannot differ: they would make any difference look certain."""
+    """Raise `RequestError` if two runs of a side are the same training, which would make differences look certain."""
     record_of_key: dict[object, EvaluationRecord] = {}
     for record in side:
         model = record.config["made_from"]
@@ -121,24 +112,22 @@ def _refuse_repeated(side: Sequence[EvaluationRecord]) -> None:
 
 
 def ranking_text(ranking: Mapping[str, Any]) -> str:
-    """The answer of `rank` for the terminal."""
+    """The result of `rank` as text for the terminal."""
     lines = []
     for row in ranking["runs"]:
         interval = f"{100 * row['ci_low']:.1f} to {100 * row['ci_high']:.1f}" if "ci_low" in row else "no interval"
-        lead = f"  leader is {points(row['delta'])} points ahead" if "delta" in row else ""
+        lead = f"  leader is {paired.points(row['delta'])} points ahead" if "delta" in row else ""
         lines.append(f"{percent(row['accuracy']):>8}  ({interval})  {row['name']}{lead}")
     return "\n".join([*lines, ranking["sentence"]])
 
 
 def rank(paths: Sequence[Path]) -> dict[str, Any]:
-    """Rank at least two runs, the first compared with each of the others: the answer of ``compare --json`` for them.
+    """Compare the best of at least two runs with each of the others: the result of ``compare --json`` for them.
 
-    ``runs`` are the table: accuracies, and the leader's advantage with Holm's p value. ``best`` is the name of the run
-    that is better than all others after Holm's adjustment, if there is one. Raises `RequestError` for two that are
-    not comparable.
+    ``runs`` has the accuracies and the leader's advantage, with p values by Holm's method. ``best`` is the leader's
+    name, if it is better than all others by these. Raises `RequestError` if two are not comparable.
     """
     records = [find_unit(path) for path in paths]
-    # By the summaries, without reading predictions.
     records.sort(key=lambda record: -float(record.summary["scorecard"]["overall"]["mean"]))
     comparisons = [compare_records(other, records[0]) for other in records[1:]]
     others: list[tuple[ComparedSide, PairedDifference]] = []
@@ -148,7 +137,6 @@ def rank(paths: Sequence[Path]) -> dict[str, Any]:
         leader = comparison.b
         others.append((comparison.a, comparison.difference))
     adjusted = holm([difference.p_value for _, difference in others])
-    # A single verdict ignores the other comparisons.
     is_best = all(comparison.verdict == "better" and p is not None and p < 1 - CONFIDENCE
                   for comparison, p in zip(comparisons, adjusted, strict=True))
     rows = [leader.to_json(), *(

@@ -18,12 +18,12 @@ from workings.ui.requests import paged
 from workings.ui.site import Site, html_file
 
 MAX_RUNS = 12
-"""More curves cannot be told apart: there are this many pairs of colours and dashes."""
+"""Number of pairs of colours and dashes, by which curves are told apart."""
 Names = Annotated[list[str], Query(default_factory=list, description="Two to twelve runs, A first")]
 
 
 def two(site: Site, names: list[str]) -> list[Path]:
-    """Places of two to `MAX_RUNS` different runs."""
+    """Paths of two to `MAX_RUNS` different runs."""
     if not 2 <= len(names) <= MAX_RUNS or len(set(names)) != len(names):
         raise RequestError(f"{len(set(names))} runs cannot be compared", f"2 to {MAX_RUNS} different runs",
                            "select them in the list")
@@ -31,7 +31,7 @@ def two(site: Site, names: list[str]) -> list[Path]:
 
 
 def answer_of(site: Site, names: list[str]) -> tuple[dict[str, Any], Comparison | None]:
-    """The answer of `workings compare --json` (``comparison`` or ``ranking``); ``problem`` says why there is none."""
+    """The result of `workings compare --json` as ``comparison`` or ``ranking``, or a ``problem``; the comparison."""
     runs = two(site, names)
     comparison: Comparison | None = None
     values: dict[str, Any] = {"runs": names, "comparison": None, "ranking": None, "problem": "", "counts": {}}
@@ -41,8 +41,7 @@ def answer_of(site: Site, names: list[str]) -> tuple[dict[str, Any], Comparison 
             values["comparison"] = comparison.to_json()
         else:
             values["ranking"] = rank(runs)
-    # Runs that are not comparable are an answer too: the page still shows what differs.
-    except RequestError as error:
+    except RequestError as error:  # not comparable; the page still shows what differs
         values["problem"] = f"{error.given}; expected {error.expected}"
     if comparison is not None and comparison.difference is not None:
         values["counts"] = {change: len(rows) for change, rows in changes(site.folder, *runs).items()}
@@ -76,7 +75,6 @@ def router(site: Site) -> APIRouter:
     def compare_page(run: Names, show: Change = "newly_right", page: int = 1) -> HTMLResponse:
         answer, comparison = answer_of(site, run)
         paths = two(site, run)
-        # An unfinished run has no manifest; its curves come from the log.
         views = [view_run(path, color) for color, path in enumerate(paths) if (path / SEAL).is_file()]
         configured = [view for view in views if view.manifest is not None]
         same, different = configuration_rows(configured)

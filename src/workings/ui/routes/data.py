@@ -13,15 +13,12 @@ from workings.ui.jobs import ask
 from workings.ui.requests import FIRST_RECIPE, override_words, recipe_argument, recipe_choices
 from workings.ui.site import Site
 
-# Each token is a span of markup, and a row may have thousands.
 ROWS_SHOWN = 8
+"""Rows of a page; each token is an element, and a row may have thousands."""
 
 
 def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[str]) -> dict[str, Any]:
-    """The answers of `data preview` and, if wanted, `data check`.
-
-    ``check`` is empty if it was not wanted, or not possible for the reason in ``check_problem``.
-    """
+    """The results of `data preview` and, with ``check``, of `data check`, or why that was impossible."""
     recipe_path = recipe_argument(site.folder, recipe)
     loaded = load_recipe(recipe_path, overrides)
     if not Path(recipe_path).is_file():  # a shipped recipe's files are in the folder
@@ -31,14 +28,18 @@ def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[st
         """A file as an argument: next to the recipe, or a shipped set's name."""
         return str(loaded.path(name)) if loaded.path(name).exists() else name
 
-    commands = [["data", "preview", recipe_path, *overrides, "--n", str(ROWS_SHOWN), *(["--row", row] if row else [])]]
-    preview, checked, problem = ask(commands[0], site.folder.root), {}, ""
+    words = ["data", "preview", recipe_path, *overrides, "--n", str(ROWS_SHOWN)]
+    if row:
+        words += ["--row", row]
+    commands = [words]
+    preview, checked, problem = ask(words, site.folder.root), {}, ""
     if check:
-        items = loaded.recipe.evaluation.items
-        commands.append(["data", "check", named(loaded.recipe.data.traces),
-                         *(["--against", named(items)] if items != "none" else [])])
+        words = ["data", "check", named(loaded.recipe.data.traces)]
+        if loaded.recipe.evaluation.items != "none":
+            words += ["--against", named(loaded.recipe.evaluation.items)]
+        commands.append(words)
         try:
-            checked = ask(commands[1], site.folder.root)
+            checked = ask(words, site.folder.root)
         except RequestError as error:  # generated data, such as `addition`, is no file to check
             problem = str(error)
     return {"recipe": recipe, "commands": [" ".join(["workings", *words]) for words in commands], "preview": preview,

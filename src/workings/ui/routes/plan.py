@@ -1,4 +1,4 @@
-"""`/plan`: a recipe on machines that are not here, as bars against their limits; `/fits`: what fits where."""
+"""`/plan`: plans of a recipe on other machines; `/fits`: which model fits on which machine."""
 
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
@@ -19,9 +19,9 @@ from workings.ui.site import Site
 Method = Literal["full, Adafactor", "full, AdamW", "LoRA", "QLoRA"]
 Length = Annotated[int, Query(ge=1, le=1_000_000)]
 KEYS_OF_THE_FORM = ("data.max_length", "batch.micro_batch", "batch.accumulation", "optimizer.name", "method.name")
-"""Keys that the form lists; any other goes into the overrides."""
+"""Keys that the form names as often changed."""
 ROW_LENGTHS = (512, 1024, 2048, 4096, 8192, 16384, 32768)
-"""Row lengths, in tokens, for the table of what fits."""
+"""Row lengths, in tokens, to choose from on `/fits`."""
 PLATFORM_TITLES = {"tpu": "Google TPU", "gpu": "NVIDIA card", "cpu": "this machine"}
 
 
@@ -32,38 +32,32 @@ def catalog() -> list[dict[str, Any]]:
 
 
 def what_fits(method: str, length: int) -> dict[str, Any]:
-    """Whether a step with one row per device fits, by formula: every published model on every machine.
-
-    Bytes are per device. ``fits`` is null where it cannot be answered, for the reason in ``why``; ``plan`` is the
-    address of the form that compiles a cell.
-    """
-    # Without the CPU: its memory depends on the viewer's machine.
+    """Whether a training step with one row per device fits, by formula, for each model and machine; null if unknown."""
     machines = [target for target in targets().values() if target.platform != "cpu"]
     models: dict[str, list[dict[str, Any]]] = {}
     for cell in matrix_cells(list(published()), method, length, machines):
         shown = {"target": cell.target, "fits": None, "marginal": False, "peak_bytes": 0, "limit_bytes": 0,
                  "source": "", "why": cell.why, "plan": ""}
-        if (verdict := cell.verdict) is not None:
+        if cell.verdict is not None:
             overrides = cell_overrides(cell.model, method, length, targets()[cell.target])
-            shown |= {name: getattr(verdict, name) for name in ("fits", "marginal", "peak_bytes", "limit_bytes",
-                                                                "source")}
-            shown |= {"why": "", "plan": "/plan?" + urlencode(
-                {"recipe": BASE_RECIPE, "target": cell.target, "overrides": "\n".join(overrides)})}
+            form = {"recipe": BASE_RECIPE, "target": cell.target, "overrides": "\n".join(overrides)}
+            shown |= {"fits": cell.verdict.fits, "marginal": cell.verdict.marginal, "why": "",
+                      "peak_bytes": cell.verdict.peak_bytes, "limit_bytes": cell.verdict.limit_bytes,
+                      "source": cell.verdict.source, "plan": f"/plan?{urlencode(form)}"}
         models.setdefault(cell.model, []).append(shown)
     return {"method": method, "length": length, "models": models,
             "machines": [row for row in catalog() if row["maker"] != PLATFORM_TITLES["cpu"]]}
 
 
 def started(site: Site, recipe: str, chosen: list[str], overrides: list[str]) -> list[Job]:
-    """One `workings plan` per target."""
+    """Start `workings plan` for each target; the jobs run at the same time."""
     recipe_path = recipe_argument(site.folder, recipe)
-    # One child per target: they run at the same time, and a failure hides no other.
     return [site.jobs.start("plan", [recipe_path, *overrides, "--on", target], subject=f"{recipe} on {target}")
             for target in target_names(chosen)]
 
 
 def bar(job: Job) -> Markup | None:
-    """The parts of a finished plan against its target's limit; None without any."""
+    """A bar of the parts of a finished plan; None if it has none."""
     plan = job.answer or {}
     parts = [(part["name"], part["size_bytes"]) for part in plan.get("parts", []) if part["size_bytes"] > 0]
     if not parts:
@@ -106,7 +100,7 @@ def router(site: Site) -> APIRouter:
     @routes.post("/plan", include_in_schema=False)
     def plan_form(recipe: Annotated[str, Form()], target: Annotated[list[str] | None, Form()] = None,
                   overrides: Annotated[str, Form()] = "") -> RedirectResponse:
-        # Redirect to an address that names the jobs, so that a reload starts nothing.
+        # The address of the answer names the jobs, so that a reload starts nothing.
         jobs = started(site, recipe, target or [], override_words(overrides))
         query = [("recipe", recipe), *(("target", name) for name in target or []), ("overrides", overrides),
                  *(("job", job.id) for job in jobs)]

@@ -42,28 +42,31 @@ class ListQuery(BaseModel):
 
 
 def listed(site: Site, wanted: ListQuery) -> dict[str, Any]:
-    """Matching runs (every word in some column) in the requested order; by time, running ones come first."""
+    """Runs that pass the query, in its order; sorted by time, running ones come first."""
     rows = site.rows()
-    words = wanted.q.casefold().split()
-    passing = [row for row in rows if wanted.state in ("", row.state) and all(
-        word in " ".join((row.name, row.recipe, row.learned_from, row.model, row.engine, row.device, row.dtypes,
-                          row.state)).casefold() for word in words)]
+    passing = [row for row in rows if _passes(row, wanted)]
     passing.sort(key=lambda row: row.name)
     passing.sort(key=lambda row: _key(row, wanted.sort), reverse=wanted.order == "down")
     if wanted.sort == "started_at":
         passing.sort(key=lambda row: row.state != "running")
-    # An untrained model's evaluation appears in the row of its run.
-    total, found = (sum(not row.base_of for row in run_rows) for run_rows in (rows, passing))
-    return {"folder": site.folder.root.name, "total": total, "found": found, "rows": passing,
+    # The evaluation of a run's base model is not counted: the run's row shows it.
+    return {"folder": site.folder.root.name, "total": sum(not row.base_of for row in rows),
+            "found": sum(not row.base_of for row in passing), "rows": passing,
             "states": sorted({row.state for row in rows})}
+
+
+def _passes(row: RunRow, wanted: ListQuery) -> bool:
+    """Whether a row has the state and, in any columns, all words of a query."""
+    text = " ".join((row.name, row.recipe, row.learned_from, row.model, row.engine, row.device, row.dtypes,
+                     row.state)).casefold()
+    return wanted.state in ("", row.state) and all(word in text for word in wanted.q.casefold().split())
 
 
 def _key(row: RunRow, sort: str) -> Any:
     if sort == "accuracy":
         return row.accuracy["mean"] if row.accuracy else -1.0
     if sort == "verified":
-        # A run that reached no level has -1; an unverified run sorts below it.
-        return row.verified.level if row.verified else -2
+        return row.verified.level if row.verified else -2  # below a run that reached no level
     if sort == "loss":
         return row.loss if row.loss is not None else float("inf")
     return getattr(row, sort)
@@ -106,7 +109,7 @@ def _run_routes(site: Site, routes: APIRouter) -> None:
         """Progress of a run: its row in the list, without values that take long to read."""
         return site.row(site.folder.path(name), verdict=False)
 
-    # `partial` hides the site from FastAPI, which makes parameters of the remaining arguments.
+    # FastAPI makes parameters of the arguments that `partial` leaves.
     for key, tab in TABS.items():
         if tab.answer is not None:
             routes.get(f"/api/{key}/{{name:path}}", name=f"{key}_json",
@@ -131,7 +134,7 @@ def _run_routes(site: Site, routes: APIRouter) -> None:
         try:
             return _page(site, name, wanted)
         except (FileNotFoundError, WorkingsError):
-            # Sealing renames the directory of a run. This happens once, so the second reading is complete.
+            # Sealing has renamed the run's directory. It does so once.
             return _page(site, name, wanted)
 
 
@@ -139,7 +142,7 @@ def _page(site: Site, name: str, wanted: PageQuery) -> Response:
     job = next(iter(site.jobs.about("train", name, 1)), None)
     run = OpenedRun.open(site, name)
     shown = {key: tab for key, tab in TABS.items() if tab.shown(run)}
-    # A link may name a tab that this run lacks: show the first one. A running run is watched by its curves.
+    # The tab of a link that names none, or one that this run does not have.
     first = "curves" if run.row.state == "running" and "curves" in shown else next(iter(shown))
     key = wanted.tab if wanted.tab in shown else first
     values = shown[key].values(site, run, wanted)

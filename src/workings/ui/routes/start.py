@@ -1,7 +1,4 @@
-"""`/start`: run the quickstart, train, evaluate, verify, replay as child processes; `/jobs`: these commands, live.
-
-A recipe is shown as fields of a form: every key with its value, what it means, and what may be there.
-"""
+"""`/start`: forms that start commands, with a recipe's keys as fields; `/jobs`: the started commands."""
 
 import typing
 from collections.abc import Callable
@@ -25,10 +22,9 @@ from workings.ui.site import Site
 
 
 def recipe_fields(recipe: str) -> dict[str, list[dict[str, Any]]]:
-    """Keys of a recipe with their values, by section. Raises `RequestError` for an invalid recipe."""
+    """Section -> fields of a recipe's keys, without lists. Raises `RequestError` for an invalid recipe."""
     sections: dict[str, list[dict[str, Any]]] = {name: [] for name in FIRST_SECTIONS}
     for key, value in leaves(load_recipe(recipe).resolved()):
-        # A list belongs in the recipe: a field has one line.
         if not isinstance(value, list):
             section, _, rest = key.partition(".")
             sections.setdefault(section if rest else "recipe", []).append(_field(key, value))
@@ -36,27 +32,29 @@ def recipe_fields(recipe: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def _field(key: str, value: Any) -> dict[str, Any]:
-    """A key, its value as an override would write it, its help, and the allowed values if they are a list."""
+    """A key, its value as text, its help, and its choices if there is a fixed number of them."""
     *place, name = key.split(".")
+    # Several, if the section is of one of several kinds.
     fields = [section.model_fields[name] for section in section_at(place) if name in section.model_fields]
-    is_flag = isinstance(value, bool)
-    choices = ["true", "false"] if is_flag else list(dict.fromkeys(
-        str(literal) for field in fields if typing.get_origin(field.annotation) is typing.Literal
-        for literal in typing.get_args(field.annotation)))
-    text = str(value).lower() if is_flag else str(value)
-    # A key of several kinds of a section is described by each.
+    choices: list[str] = []
+    for field in fields:
+        if typing.get_origin(field.annotation) is typing.Literal:
+            choices += map(str, typing.get_args(field.annotation))
+    text, is_number = str(value), isinstance(value, int | float)
+    if isinstance(value, bool):
+        text, is_number, choices = text.lower(), False, ["true", "false"]
     return {"key": key, "value": text, "help": (fields[0].description or "") if len(fields) == 1 else "",
-            "choices": choices if text in choices else [], "number": isinstance(value, int | float) and not is_flag}
+            "choices": list(dict.fromkeys(choices)) if text in choices else [], "number": is_number}
 
 
 Text = Annotated[str, Form()]
 Flag = Annotated[bool, Form()]
 FIRST_SECTIONS = ("model", "data", "method", "training")
-"""Sections that the form shows first, and open."""
+"""Sections that the form shows first and opened."""
 
 
 def verbs(site: Site) -> dict[str, Callable[..., Job]]:
-    """Functions that start a command, by its name; their parameters are the fields of its form."""
+    """Command -> the function that starts it; its parameters are the fields of the form."""
 
     def quickstart(out: Text = "quickstart") -> Job:
         """Run the quickstart into a new folder."""
@@ -66,8 +64,7 @@ def verbs(site: Site) -> dict[str, Callable[..., Job]]:
         """Train a recipe into a new run of this folder, or resume an unfinished one."""
         run_path = str(site.folder.inside(out)) if resume else new_place(site.folder, out)
         chosen, words = recipe_argument(site.folder, recipe), override_words(overrides)
-        # Report errors on the form instead of starting a command that fails.
-        load_recipe(chosen, words)
+        load_recipe(chosen, words)  # its errors are shown on the form
         flags = (["--smoke"] if smoke else []) + (["--resume"] if resume else [])
         return site.jobs.start("train", [chosen, *words, "--out", run_path, *flags], subject=out)
 
@@ -101,17 +98,16 @@ def verbs(site: Site) -> dict[str, Callable[..., Job]]:
 
 
 def router(site: Site) -> APIRouter:
-    """Routes that start a command (a form that leads to its job, and a JSON twin that answers with it) and show it."""
+    """Routes that start commands, by a form or as JSON, and that show them."""
     routes = APIRouter()
 
     @routes.get("/start", include_in_schema=False)
     def start_page(recipe: str = FIRST_RECIPE, overrides: str = "") -> HTMLResponse:
         return _page(site, {"recipe": recipe, "overrides": overrides})
 
-    # One function for the form and its JSON twin, so that both check fields alike.
     for verb, start in verbs(site).items():
         routes.add_api_route(f"/api/{verb}", start, methods=["POST"], name=verb)
-        routes.add_api_route(f"/start/{verb}", _led_to_its_job(site, start), methods=["POST"], include_in_schema=False,
+        routes.add_api_route(f"/start/{verb}", _redirecting(site, start), methods=["POST"], include_in_schema=False,
                              response_model=None)
 
     @routes.get("/api/jobs")
@@ -127,8 +123,8 @@ def router(site: Site) -> APIRouter:
     @routes.get("/api/jobs/{identity}/pieces")
     def pieces(identity: str, after: Annotated[int, Query(ge=0)] = 0) -> dict[str, Any]:
         """Text that models wrote to a question after a place in the command's output, and the place where it ends."""
-        # Ask before reading, so that nothing written in between is lost.
-        running, lines = site.jobs.get(identity).state == "running", [*site.jobs.lines(identity, after)]
+        running = site.jobs.get(identity).state == "running"  # asked before reading, so that nothing is lost
+        lines = [*site.jobs.lines(identity, after)]
         values = [json_object(line) or {} for _, line in lines]
         return {"running": running, "end": lines[-1][0] if lines else after,
                 "pieces": [{key: value[key] for key in ("model", "piece")} for value in values if "piece" in value]}
@@ -140,9 +136,10 @@ def router(site: Site) -> APIRouter:
     @routes.get("/jobs/{identity}", include_in_schema=False)
     def job_page(identity: str) -> HTMLResponse:
         job = site.jobs.get(identity)
-        # An unfinished run has a suffix that the job's subject lacks.
-        runs = [row for row in site.rows() if job.subject and (row.name.removesuffix(PARTIAL_SUFFIX) == job.subject
-                                                               or row.name.startswith(f"{job.subject}/"))]
+        runs = []
+        if job.subject:
+            runs = [row for row in site.rows() if row.name.startswith(f"{job.subject}/")
+                    or row.name.removesuffix(PARTIAL_SUFFIX) == job.subject]
         return site.html("job.html.jinja", page="jobs", job=job, runs=runs)
 
     @routes.post("/jobs/{identity}/stop", include_in_schema=False)
@@ -163,7 +160,8 @@ def _page(site: Site, filled: dict[str, Any], problem: RequestError | None = Non
 
     def free(name: str) -> str:
         """The name, with the next free number if it is taken."""
-        return next(each for number in count(1) if (each := name if number == 1 else f"{name}-{number}") not in taken)
+        names = (f"{name}-{number}" for number in count(2))
+        return name if name not in taken else next(numbered for numbered in names if numbered not in taken)
 
     return site.html("start.html.jinja", 422 if problem else 200, page="start", jobs=site.jobs.all(), empty=not runs,
                      filled={"out": free("first-run"), **filled}, fields=fields, first=FIRST_SECTIONS,
@@ -171,11 +169,12 @@ def _page(site: Site, filled: dict[str, Any], problem: RequestError | None = Non
                      **recipe_choices(site.folder))
 
 
-def _led_to_its_job(site: Site, start: Callable[..., Job]) -> Callable[..., Response]:
+def _redirecting(site: Site, start: Callable[..., Job]) -> Callable[..., Response]:
+    """The function of a form: it starts a command and redirects to the job's page."""
     @wraps(start)
     def form(**fields: Any) -> Response:
         try:
-            # 303 makes the browser ask with GET, so that reading the page again does not start the command once more.
+            # 303: the browser asks with GET, so that a reload does not start the command again.
             return RedirectResponse(f"/jobs/{start(**fields).id}", 303)
         except RequestError as error:
             if start.__name__ != "train":

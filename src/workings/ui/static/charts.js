@@ -1,42 +1,34 @@
-// Curves of one or several runs in one figure. The server thins them, so that a long run draws at once.
+// Draws the curves of one or several runs with uPlot. The server has thinned them.
 "use strict";
 
 const COLORS = ["--c0", "--c1", "--c2", "--c3", "--p4", "--p5"];
 const DASHES = [[], [11, 3], [7, 3, 2, 3], [3, 3]];
 
-/** Several curves with their own places on one axis: one sorted axis, gaps where a curve has no point. */
+/** One sorted axis for several curves, and for each curve its values on it: undefined where it has none. */
 function aligned(curves) {
-  const axis = [...new Set(curves.flatMap((curve) => curve.x))].sort((a, b) => a - b);
-  const place = new Map(axis.map((x, index) => [x, index]));
-  const rows = curves.map((curve) => {
-    const row = new Array(axis.length).fill(null);
-    curve.x.forEach((x, index) => { row[place.get(x)] = curve.y[index]; });
-    return row;
-  });
-  return [axis, ...rows];
+  return uPlot.join(curves.map((curve) => [curve.x, curve.y]));
 }
 
-/** A number for an axis or a legend: short, and exact enough. */
+/** A number for an axis or a legend. */
 function numberText(value) {
   if (value == null) return "–";
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2);
   const text = Number(value.toPrecision(5)).toString();
-  // Separated by a narrow space, as everywhere on the page.
   return size >= 1e4 ? text.replace(/\B(?=(\d{3})+$)/g, "\u202f") : text;
 }
 
-/** Steps that the slider's places mean: 0 leaves the choice to the page, 1 is no mean. */
+/** Positions of the slider -> steps of the mean: 0 leaves the choice to the server, 1 is no mean. */
 const MEANS = [0, 1, 3, 5, 11, 25, 51, 101, 251, 501];
 
-/** What the form asks for, from an address. */
+/** The state of the form in an address. */
 function wishes(search) {
   const query = new URLSearchParams(search);
   const number = (key) => (query.get(key) ? Number(query.get(key)) : null);
   return { x: query.get("x") || "step", low: number("low"), high: number("high"), log: query.get("log") === "1", mean: number("mean") ?? 0 };
 }
 
-/** The address of a state of the curves, everything else of it kept. */
+/** An address with this state of the form; its other parameters stay. */
 function addressOf(search, wish) {
   const query = new URLSearchParams(search);
   const set = (key, value) => (value === null || value === "" ? query.delete(key) : query.set(key, value));
@@ -48,13 +40,13 @@ function addressOf(search, wish) {
   return `?${query}`;
 }
 
-/** Place of the last value of a row; the library asks by place. */
+/** Index of the last value of a row. */
 function lastValue(row) {
-  for (let at = row.length - 1; at >= 0; at -= 1) if (row[at] !== null) return at;
-  return null;
+  const index = row.findLastIndex((value) => value != null);
+  return index < 0 ? null : index;
 }
 
-/** The slider's place for a number of steps: the nearest. */
+/** The slider's position for a number of steps, the nearest one. */
 function place(steps) {
   return MEANS.reduce((best, each, index) => (Math.abs(each - steps) < Math.abs(MEANS[best] - steps) ? index : best), 0);
 }
@@ -86,7 +78,7 @@ class Curves {
     this.sayMean();
   }
 
-  /** What the slider means where it is, in words. */
+  /** Show what the slider's position means. */
   sayMean() {
     const steps = MEANS[this.form.mean.value];
     this.holder.querySelector("[data-mean]").textContent = steps === 0 ? "mean over 1/50 of the run" : steps === 1 ? "none" : `mean of ${steps} steps`;
@@ -139,7 +131,7 @@ class Curves {
     return this.loaded.some((found) => found.state === "running");
   }
 
-  /** Reads the curves of running runs again, and draws them if they changed. */
+  /** Read the curves of running runs again, and draw them if they changed. */
   async again() {
     const { wish, loaded } = this;
     const news = await Promise.all(loaded.map((found) => (found.state === "running" ? json(this.address(found.run)) : found)));
@@ -151,7 +143,7 @@ class Curves {
     return this.watching;
   }
 
-  /** Where all figures begin and end; null where nothing was measured. */
+  /** The ends of the axis of all figures; null without measurements. */
   span() {
     const places = this.loaded.flatMap((run) => run.series.flatMap((series) => [series.x[0], series.x[series.x.length - 1]]));
     const [low, high] = [this.wish.low ?? Math.min(...places), this.wish.high ?? Math.max(...places)];
@@ -166,7 +158,7 @@ class Curves {
     for (const figure of figures) this.drawOne(figure);
   }
 
-  /** What is drawn together: of one run the curves of a figure, of several runs the same curve of each. */
+  /** The figures: of one run the curves of each figure, of several runs the same curve of each run. */
   figures() {
     const every = new Map(this.loaded.flatMap((found) => found.series.map((series) => [series.key, series])));
     const figures = new Map();
@@ -183,10 +175,7 @@ class Curves {
     let plot = this.plots.get(key);
     if (!plot) {
       const figure = document.createElement("figure");
-      const heading = document.createElement("h3");
-      const body = document.createElement("div");
-      const caption = document.createElement("figcaption");
-      const table = document.createElement("details");
+      const [heading, body, caption, table] = ["h3", "div", "figcaption", "details"].map((tag) => document.createElement(tag));
       caption.textContent = note;
       figure.append(heading, body, ...(note ? [caption] : []), table);
       this.place.append(figure);
@@ -228,12 +217,12 @@ class Curves {
     const words = { step: "steps", tokens: "tokens", seconds: "seconds in steps" };
     const settings = {
       width: Math.max(260, plot.body.clientWidth), height: 230, series: [{ label: words[this.wish.x], value: (u, value) => numberText(value) }, ...options],
-      // One axis for all figures, so that values at the same time align.
+      // The same axis for all figures.
       scales: { x: { time: false, ...(this.span() && { range: this.span() }) }, y: { distr: log ? 3 : 1, ...(zero && { range: [0, 1] }) } },
       axes: [{ ...axis, values: (u, ticks) => ticks.map(numberText) }, { ...axis, size: 64, values: (u, ticks) => ticks.map((tick) => (tick === null ? "" : numberText(tick))) }],
       cursor: { drag: { x: true, y: false, setScale: false }, sync: { key: "curves", setSeries: false } },
       hooks: {
-        // Without a pointer the key shows each curve's last value.
+        // Without a pointer the legend shows each curve's last value.
         setLegend: [(u) => { if (u.cursor.idx == null && data[0].length) u.setLegend({ idxs: data.map(lastValue) }, false); }],
         setSelect: [(u) => { if (u.select.width > 4) this.zoom(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")); }],
         draw: [(u) => {
@@ -256,28 +245,27 @@ class Curves {
     if (plot.plot) plot.plot.destroy();
     plot.plot = new uPlot(settings, data, plot.body);
     plot.plot.setLegend({ idxs: data.map(lastValue) }, false);
-    // The faint line shares the mean's entry.
+    // The faint line has no entry of its own in the legend.
     plot.body.querySelectorAll(".u-legend .u-series").forEach((entry, index) => { entry.hidden = index > 0 && options[index - 1].label.endsWith(", measured"); });
     plot.body.querySelector("canvas").setAttribute("role", "img");
     plot.body.querySelector("canvas").setAttribute("aria-label", `${title}: ${options.map((option, index) => `${option.label} from ${numberText(lines[index].y[0])} to ${numberText(lines[index].y[lines[index].y.length - 1])}`).join("; ")}`);
     this.numbers(plot.table, title, options, lines);
   }
 
-  /** About a dozen places as a table, for who does not see the curve. */
+  /** A table of about a dozen points, for people who do not see the curve. */
   numbers(table, title, options, lines) {
     const [axis, ...rows] = aligned(lines);
     const stride = Math.max(1, Math.floor((axis.length - 1) / 11));
     table.innerHTML = "<summary>The numbers</summary>";
     const body = document.createElement("table");
     const add = (cells, tag) => {
-      const line = document.createElement("tr");
+      const line = body.insertRow();
       cells.forEach((cell, index) => {
         const element = document.createElement(index === 0 ? "th" : tag);
         if (element.tagName === "TH") element.scope = tag === "th" ? "col" : "row";
         element.textContent = cell;
         line.append(element);
       });
-      body.append(line);
     };
     add([this.wish.x, ...options.map((option) => option.label)], "th");
     axis.forEach((x, index) => { if (index % stride === 0 || index === axis.length - 1) add([numberText(x), ...rows.map((row) => numberText(row[index]))], "td"); });

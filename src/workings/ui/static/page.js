@@ -1,27 +1,27 @@
-// Used by every page: local times, live rows, live jobs, confirmed forms. No library.
+// For every page: local times, live rows and jobs, forms. Without libraries.
 "use strict";
 
-/** A recorded UTC time in the reader's own. */
+/** A recorded UTC time in the browser's time zone. */
 function localTime(text) {
   const when = new Date(text);
   return Number.isNaN(when.getTime()) ? null : when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
 }
 
-/** Seconds as a person says them. */
+/** A duration as text. */
 function durationText(seconds) {
   if (seconds < 120) return `${Math.round(seconds)} s`;
   const minutes = Math.round(seconds / 60);
   return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-/** Path of a run in an address: its slashes stay. */
+/** A run's name in the path of an address, where slashes stay. */
 function runPath(name) {
   return name.split("/").map(encodeURIComponent).join("/");
 }
 
 const PATIENCE = 20000;
 
-/** Status and value of an answer; status 0 after a timeout. */
+/** Status and JSON value of an answer; status 0 if there is none in time. */
 async function asked(address) {
   try {
     const answer = await fetch(address, { headers: { accept: "application/json" }, signal: AbortSignal.timeout(PATIENCE) });
@@ -35,7 +35,7 @@ async function json(address) {
   return (await asked(address)).value;
 }
 
-/** Do something again and again until it says `false`: never twice at once, later after a failure (`null`). */
+/** Repeat `work` after a pause until it returns `false`; after a failure, `null`, the pause is longer. */
 function repeat(pause, work) {
   let wait = pause;
   const next = () => setTimeout(async () => {
@@ -56,7 +56,7 @@ function showTimes(root) {
   }
 }
 
-/** A row or header of a running run; when it is sealed, the page is read again. */
+/** Update a row or header of a running run; reload the page when its state changes. */
 function watchRun(element) {
   const state = element.querySelector(".state").textContent;
   repeat(2000, async () => {
@@ -95,7 +95,7 @@ function watchJob(element) {
   });
 }
 
-/** What models write to a question, piece by piece; at the end the page is read again, with what is marked in it. */
+/** Show what models write to a question, piece by piece; reload the page at the end. */
 function watchAnswers(element) {
   let after = 0;
   repeat(200, async () => {
@@ -115,7 +115,7 @@ function watchAnswers(element) {
   });
 }
 
-/** A button next to a command or a file's text that puts it on the clipboard. */
+/** Add a button that copies a command or a file's text. */
 function addCopyButton(text) {
   const holder = document.createElement("div");
   const button = document.createElement("button");
@@ -135,7 +135,7 @@ function addCopyButton(text) {
   holder.append(text, button);
 }
 
-/** j and k go through the items of a page and, at its ends, to the page after or before. */
+/** The keys j and k move through the items of a page and, at its ends, to the next or previous page. */
 function watchKeys(items) {
   document.addEventListener("keydown", (event) => {
     const step = { j: 1, k: -1 }[event.key];
@@ -150,14 +150,14 @@ function watchKeys(items) {
   });
 }
 
-/** What the formula says of a recipe on a machine. */
+/** The estimate of a recipe's memory on a machine, as text. */
 async function formulaText(recipe, target, overrides) {
   const { value } = await asked(`/api/formula?${new URLSearchParams({ recipe, target, overrides })}`);
   const size = (bytes) => bytes < 2 ** 30 ? `${(bytes / 2 ** 20).toFixed(1)} MiB` : `${(bytes / 2 ** 30).toFixed(2)} GiB`;
   return !value ? "no estimate for this recipe" : `${value.peak_bytes <= value.limit_bytes ? "fits" : "does not fit"}: about ${size(value.peak_bytes)} of ${size(value.limit_bytes)} per device, for the ${value.program}`;
 }
 
-/** Fields of a recipe write what differs from it into the form's overrides, and are filled from them. */
+/** Keep the fields of a recipe and the form's overrides equal; an override is written for each changed field. */
 function watchRecipe(form) {
   const text = form.elements.overrides, fields = [...form.querySelectorAll("[data-key]")];
   const lines = () => text.value.split("\n").map((line) => line.trim()).filter(Boolean);
@@ -194,7 +194,7 @@ function watchRecipe(form) {
   read();
 }
 
-// Select the machine in a recipe's name, else this one, until the user selects another.
+/** Select the machine in a recipe's name, else the CPU, until the user selects one. */
 function tickMachine(form) {
   const machines = JSON.parse(form.dataset.plan), boxes = [...form.querySelectorAll("[name=target]")];
   const recipe = form.elements.recipe;
@@ -205,7 +205,7 @@ function tickMachine(form) {
   tick();
 }
 
-/** Estimates by formula for the ticked machines, before anything is compiled. */
+/** Show estimates for the selected machines. */
 function estimateTicked(form) {
   const list = form.querySelector("[data-formulas]");
   let turn = 0;
@@ -225,7 +225,7 @@ function estimateTicked(form) {
   show();
 }
 
-/** Filters act at once; their button is for pages without a script. */
+/** Apply filters at once; their button is for pages without a script. */
 function filterAtOnce(form) {
   for (const button of form.querySelectorAll("button")) button.hidden = true;
   form.addEventListener("change", () => form.requestSubmit());
