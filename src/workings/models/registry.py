@@ -43,7 +43,6 @@ def find_model_type(config: Mapping[str, Any]) -> Family:
     """The family whose ``model_type`` a ``config.json`` names. Raises `RequestError` if there is none."""
     wanted = config.get("model_type")
     _register_ours()
-    # Families of other packages come last.
     for family in chain(tuple(registered.values()), map(find_family, known_families())):
         if wanted in (family.model_type, *family.other_model_types):
             return family

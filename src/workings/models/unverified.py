@@ -73,7 +73,6 @@ def unverified_family(shape: ModelShape) -> UnverifiedFamily:
     config = json.loads(shape.config)
     prefix = layer_prefix((name for name, _ in shape.tensors), shape.layers)
     start = re.compile(re.escape(prefix) + r"\.\d+\.")
-    # The keys of a dict are in the order of the files, and each once.
     matrices = dict.fromkeys(start.sub("", name).removesuffix(".weight") for name, size in shape.tensors
                              if len(size) == 2 and name.endswith(".weight") and start.match(name))
     refusal = "engine torch: an unverified model is computed by transformers' own class"
@@ -122,7 +121,6 @@ def unverified_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, 
         final_softcap=float(kept.get("final_logit_softcapping") or 0.0),
         attention_softcap=float(kept.get("attn_logit_softcapping") or 0.0),
         tied_embeddings=HEAD not in tensors,
-        # Sorted, so that the same files give the same shape.
         config=json.dumps(kept, sort_keys=True), tensors=tuple(sorted(tensors.items())))
     layer_prefix(tensors, made.layers)
     return made

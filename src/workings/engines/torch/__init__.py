@@ -2,6 +2,5 @@
 
 import logging
 
-# When it is imported (by peft), bitsandbytes looks for a package with faster CPU kernels and warns where it is absent.
-# The kernels that it brings are the ones used here.
+# bitsandbytes, which peft imports, warns if a package with other CPU kernels is absent.
 logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)

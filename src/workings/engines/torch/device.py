@@ -109,7 +109,6 @@ def slow_formats(kind: str, name: str) -> list[str]:
     target = next((row for row in targets().values() if row.platform == "gpu" and row.kind == kind), None)
     if target is None or name not in target.no_matrix_units:
         return []
-    # Only formats in which this engine multiplies.
     rates = {key: rate for key, rate in target.rates_tflops.items() if key not in ("int8", "fp8", "fp4")}
     best = max(rates, key=lambda key: rates[key])
     speed = "at a rate that no datasheet names"

@@ -120,7 +120,7 @@ class TorchEngine(TorchPlanning):
         objective = self.request.objective
         rows = [each for _, part in parts for each in step.to_rows(self.spec, part, objective.signals)]
         numbers, log_probs = step.run_step(self.spec, state, rows, batch.divisor, learning_rate)
-        at_positions = None if log_probs is None else self._at_positions(batch, parts, rows, log_probs)
+        at_positions = self._at_positions(batch, parts, rows, log_probs) if log_probs else None
         return state, StepResult.of(numbers.tolist(), objective.metrics, at_positions)
 
     def _parts(self, batch: Batch) -> list[Part]:

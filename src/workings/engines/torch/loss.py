@@ -129,7 +129,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
         compute = partial(_over_positions, kernel=kernel) if over_positions else _over_vocabulary
         chunk = max(1, min(chunk, hidden.shape[0]))
         needs_gradient = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
-        # Plain attributes: `save_for_backward` is for inputs and outputs, and these are neither.
         ctx.shared = shared
         with region(REGION):
             loss, ctx.d_hidden, ctx.d_weight = compute(hidden, weight.detach(), targets, weights, chunk, soft_cap,
@@ -146,7 +145,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
         if d_weight is not None:
             d_weight.mul_(outer[0])
             if ctx.shared is not None:
-                # The embedding's backward returns the sum of both gradients.
                 ctx.shared.leave(d_weight)
                 d_weight = None
         return d_hidden, d_weight, *[None] * 7

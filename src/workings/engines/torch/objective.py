@@ -29,25 +29,25 @@ def targets_of(objective: Objective, rows: "Rows") -> Tensor:
     return torch.stack([rows.signals[name] for name in objective.target_signals], -1).long()
 
 
-class TokenWeights(NamedTuple):
-    """Weights of the supervised tokens' negative log likelihoods, and what an objective says of a micro batch."""
+class ObjectiveResult(NamedTuple):
+    """An objective's value and metrics for some rows, and log probabilities of their targets."""
 
-    weights: Tensor
-    """``[N]``, or ``[N, K]`` for several targets."""
-    value: Tensor | None
-    """The objective's value; None: the weighted sum (cross entropy)."""
+    value: Tensor
     metrics: Tensor
     """``[K, 2]`` sums and counts."""
-    log_probs: Tensor | None
-    """``[N]`` log probabilities; None for cross entropy and for several targets."""
+    log_probs: list[Tensor]
+    """``[N]`` for each micro batch; empty for cross entropy and for several targets."""
 
 
 def token_weights(objective: Objective, hidden_ND: Tensor, head_VD: Tensor, rows: "Rows", *, chunk: int,
-                  soft_cap: float, kernel: bool) -> TokenWeights:
-    """Token weights of a micro batch from normed hidden states; other arguments as in `linear_cross_entropy`."""
+                  soft_cap: float, kernel: bool) -> tuple[Tensor, ObjectiveResult]:
+    """``[N]`` or ``[N, K]`` token weights of a micro batch, and its result. Cross entropy's value is left at 0.
+
+    ``hidden_ND`` are normed hidden states; other arguments are as in `linear_cross_entropy`.
+    """
     ones = torch.ones(rows.targets.shape, device=hidden_ND.device)
     if isinstance(objective, CrossEntropy):
-        return TokenWeights(ones, None, ones.new_zeros((0, 2)), None)
+        return ones, ObjectiveResult(ones.new_zeros(()), ones.new_zeros((0, 2)), [])
     # Without gradients, because an objective may need a row's log probabilities before it knows any token's weight.
     log_probs = linear_log_probs(hidden_ND.detach(), head_VD.detach(), targets_of(objective, rows), chunk=chunk,
                                  soft_cap=soft_cap, kernel=kernel)
@@ -65,4 +65,4 @@ def token_weights(objective: Objective, hidden_ND: Tensor, head_VD: Tensor, rows
     pairs = [torch.stack([x.detach() for x in terms.metrics[name]]) for name in objective.metrics]
     metrics = torch.stack(pairs) if pairs else ones.new_zeros((0, 2))
     weights = -derivative.reshape(-1, *log_probs.shape[1:]).index_select(0, rows.index)
-    return TokenWeights(weights, terms.total.detach(), metrics, None if log_probs.ndim > 1 else log_probs)
+    return weights, ObjectiveResult(terms.total.detach(), metrics, [log_probs] if log_probs.ndim == 1 else [])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from workings.engines.torch.embedding import shared_gradient
 from workings.engines.torch.lora import dropping_inputs, switched_off, trainable_parameters
 from workings.engines.torch.loss import linear_cross_entropy, linear_log_probs, linear_most_likely
 from workings.engines.torch.model import build_model, hidden_states, unembedding
-from workings.engines.torch.objective import targets_of, token_weights
+from workings.engines.torch.objective import ObjectiveResult, targets_of, token_weights
 from workings.engines.torch.optimizers import update_tensor
 from workings.engines.torch.optimizers.base import UpdateContext, clip_factor, slots_of, sum_of_squares
 from workings.engines.torch.prefix_sharing import DistinctPositions
@@ -31,6 +31,7 @@ from workings.engines.torch.sharding import FsdpRoot, allow_sum_between_copies, 
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
 from workings.models.batch import Batch, BatchShape
+from workings.objectives.base import CrossEntropy
 from workings.objectives.policy_gradient import temperature_of
 
 
@@ -193,23 +194,12 @@ def micro_batch_most_likely(spec: TorchSpec, model: PreTrainedModel, rows: Rows,
                               soft_cap=spec.shape.final_softcap)
 
 
-class MicroBatchResult(NamedTuple):
-    """The objective of one micro batch, divided by the step's divisor."""
-
-    loss: Tensor
-    """A scalar that has the objective's gradient."""
-    value: Tensor
-    metrics: Tensor
-    """``[K, 2]`` sums and counts."""
-    log_probs: Tensor | None
-    """``[N]``; None for cross entropy and for several targets."""
-
-
-def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows, divisor: float) -> MicroBatchResult:
-    """The objective of one micro batch; logits exist at supervised positions only."""
+def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows,
+                          divisor: float) -> tuple[Tensor, ObjectiveResult]:
+    """A scalar with the gradient of one micro batch's objective divided by ``divisor``, and that objective's result."""
     head, objective, chunk = unembedding(model), spec.request.objective, spec.request.memory.loss_chunk
     hidden, soft_cap = with_temperature(spec, supervised(spec, model, rows))
-    weights, value, metrics, log_probs = token_weights(
+    weights, result = token_weights(
         objective, hidden.to(spec.product_dtype), head, rows, chunk=chunk, soft_cap=soft_cap, kernel=spec.card_kernels)
     if rows.index.shape[0] == 0:
         # Sums of empty tensors: backward must run through every layer, because FSDP communicates there.
@@ -219,43 +209,35 @@ def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows, d
         loss = linear_cross_entropy(hidden, head, targets_of(objective, rows), weights / divisor, chunk=chunk,
                                     soft_cap=soft_cap, kernel=spec.card_kernels, shared=shared_gradient(model),
                                     products=spec.product_dtype)
-    return MicroBatchResult(loss, loss.detach() if value is None else value / divisor, metrics, log_probs)
+    value = loss.detach() if isinstance(objective, CrossEntropy) else result.value / divisor
+    return loss, result._replace(value=value)
 
 
-class BatchResult(NamedTuple):
-    """Sums of `MicroBatchResult` over this process's micro batches."""
-
-    value: Tensor
-    metrics: Tensor
-    log_probs: list[Tensor] | None
-
-
-def _backward(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: float) -> BatchResult:
-    """Add up the gradients of all micro batches in the parameters."""
+def _backward(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: float) -> ObjectiveResult:
+    """Add up the gradients of all micro batches in the parameters; returns the sum of their results."""
     total = torch.zeros((), device=spec.device)
     metrics = torch.zeros((len(spec.request.objective.metrics), 2), device=spec.device)
     log_probs: list[Tensor] = []
     for number, rows in enumerate(micro_batches, start=1):
         allow_sum_between_copies(state.root, number == len(micro_batches))
         with dropping_inputs(state.model, spec.request.seed, f"{state.step}, {number}, {spec.mesh.rank}"):
-            result: MicroBatchResult = state.run(partial(micro_batch_objective, spec, rows=rows, divisor=divisor))
-            result.loss.backward()
+            loss, result = state.run(partial(micro_batch_objective, spec, rows=rows, divisor=divisor))
+            loss.backward()
         total += result.value
         metrics += result.metrics
-        if result.log_probs is not None:
-            log_probs.append(result.log_probs)
+        log_probs += result.log_probs
     sum_over_copies(spec.mesh, state.trained.values())
-    return BatchResult(total, metrics, log_probs or None)
+    return ObjectiveResult(total, metrics, log_probs)
 
 
 def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: float,
-             learning_rate: float) -> tuple[Tensor, list[Tensor] | None]:
+             learning_rate: float) -> tuple[Tensor, list[Tensor]]:
     """One update in place. The host reads nothing back, so that the step can be traced.
 
     Returns:
         ``[3 + 2 K]`` float32 on the device: value of the objective before the update, gradient norm before clipping,
-        share of stored weights that changed, then sum and count of each metric. And each micro batch's log
-        probabilities before the update.
+        share of stored weights that changed, then sum and count of each metric. And the log probabilities of
+        `ObjectiveResult` before the update.
     """
     context = UpdateContext(step=state.step + 1, learning_rate=learning_rate, seed=spec.request.seed,
                             rounding=spec.request.precision.rounding, on_card=spec.on_card, kernel=spec.card_kernels)

@@ -115,7 +115,6 @@ class TunixEngine:
         if shape not in self._steps:
             batch = {name: jax.ShapeDtypeStruct(shape[1:], kind) for name, kind in (
                 ("tokens", np.int32), ("supervised", np.float32), ("real", np.int32))}
-            # As in Tunix the model is not donated.
             jitted = jax.jit(self._trainer.step, donate_argnums=1)
             self._steps[shape] = jitted.lower(self._model_state, self._optimizer_state, batch,
                                               jax.ShapeDtypeStruct((), np.float32)).compile()

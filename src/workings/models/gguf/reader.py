@@ -36,7 +36,6 @@ class GgufFile:
         try:
             reader = GGUFReader(path)
             self.header: dict[str, Any] = {key: field.contents() for key, field in reader.fields.items()}
-        # Also NumPy's errors for a file that ends too early.
         except (ValueError, IndexError, KeyError, OSError, OverflowError) as error:
             raise RequestError(f"{self.name} cannot be read: {error}", "a whole GGUF file",
                                "download it again") from None

@@ -60,8 +60,7 @@ PRE_TOKENIZERS: dict[str, PreTokenizer] = {
     "gpt-2": PreTokenizer(cut=_PLAIN),
     "smollm": PreTokenizer(cut=pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), _PLAIN])),
     "llama-bpe": _LLAMA, "llama3": _LLAMA, "llama-v3": _LLAMA,
-    # SmolLM3
-    "smaug-bpe": PreTokenizer(cut=_bytes_cut_by(_LLAMA3)),
+    "smaug-bpe": PreTokenizer(cut=_bytes_cut_by(_LLAMA3)),  # SmolLM3
     "qwen2": _QWEN, "deepseek-r1-qwen": _QWEN, "qwen35": PreTokenizer(cut=_bytes_cut_by(_QWEN35), nfc=True),
 }
 """`tokenizer.ggml.pre` -> its rules."""

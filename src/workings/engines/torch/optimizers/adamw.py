@@ -156,7 +156,6 @@ class AdamW8bit(Optimizer):
             moments = {slot: quantizer.dequantize_blockwise(slots[slot][rows], slots[scale][blocks],
                                                             _codes(slot, grad.device), BLOCK_OF_8BIT, torch.float32)
                        for slot, scale in SCALES.items()}
-            # `AdamW` has only one block here.
             for _, direction in self.unquantized.directions(grad[rows], moments, context):
                 yield rows, direction
             for slot, scale in SCALES.items():

@@ -97,5 +97,4 @@ def sum_of_squares(*tensors: Tensor) -> Tensor:
 
 def clip_factor(norm: Tensor, limit: float) -> Tensor:
     """Factor that brings the gradients' global norm down to ``limit``; 1 if the norm is not above it."""
-    # A norm of zero is replaced by a tiny number, whose factor is clamped to 1.
     return (limit / norm.clamp(min=1e-30)).clamp(max=1.0)

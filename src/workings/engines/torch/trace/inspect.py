@@ -147,7 +147,6 @@ def pretended(mesh: ProcessMesh) -> Iterator[None]:
     if mesh.processes == 1:
         yield
         return
-    # PyTorch's process group for tests, whose collectives return at once.
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=mesh.processes)
     try:
         yield

@@ -26,7 +26,6 @@ def block_loss(logits, targets, weights, totals, log_z, stride, cap, VOCABULARY:
         x = tl.load(logits + at, mask=at < VOCABULARY, other=-float("inf")).to(tl.float32)
         if CAPPED:
             x = tl.where(at < VOCABULARY, capped(x, cap), -float("inf"))
-        # The running maximum keeps every exponent at most zero.
         larger = tl.maximum(top, tl.max(x))
         total = total * tl.exp(top - larger) + tl.sum(tl.exp(x - larger))
         top = larger
@@ -43,7 +42,6 @@ def block_loss(logits, targets, weights, totals, log_z, stride, cap, VOCABULARY:
             for k in tl.static_range(TARGETS):
                 d -= tl.where(at == tl.load(targets + row * TARGETS + k), tl.load(weights + row * TARGETS + k), 0.0)
             if CAPPED:
-                # The slope of cap * tanh(x / cap), from the capped value.
                 d *= 1 - (x / cap) * (x / cap)
             tl.store(logits + at, d.to(logits.dtype.element_ty), mask=at < VOCABULARY)
 

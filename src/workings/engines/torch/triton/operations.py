@@ -64,7 +64,6 @@ class _Norm(Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, offset: int, epsilon: float) -> Tensor:
         x = _dense(x)
         y, count = torch.empty_like(x), x.numel() // x.shape[-1]
-        # Backward needs only one number for each row.
         inverse_R = torch.empty(count, dtype=torch.float32, device=x.device)
         block, tile, warps = _tiles(x.shape[-1])
 
