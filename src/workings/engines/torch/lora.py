@@ -12,9 +12,6 @@ from math import prod
 from typing import Any
 
 import torch
-from peft import LoraConfig as PeftConfig
-from peft import inject_adapter_in_model
-from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
@@ -51,8 +48,10 @@ def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
         for name, param in model.named_parameters():
             param.requires_grad_(not is_frozen(name, spec.shape))
         return
+    from peft import LoraConfig, inject_adapter_in_model  # takes seconds, and training all weights does not need it
+
     # `fill_adapters` initializes the adapters, and `AdapterDropout` drops inputs: both from the run's seed.
-    inject_adapter_in_model(PeftConfig(
+    inject_adapter_in_model(LoraConfig(
         r=method.rank, lora_alpha=method.alpha, use_rslora=method.rank_stabilized,
         target_modules=list(method.target_modules), lora_dropout=0.0, bias="none", task_type="CAUSAL_LM",
         init_lora_weights=False), model)
@@ -72,7 +71,7 @@ def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
 
 def lora_layers(model: nn.Module) -> dict[str, Any]:
     """Name of each projection with an adapter -> peft's layer."""
-    return {name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)}
+    return {name: module for name, module in model.named_modules() if hasattr(module, "lora_A")}
 
 
 class AdapterDropout(nn.Module):

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor, nn
 
 from workings.engines.torch.embedding import FixedTable, StoredEmbedding
@@ -81,7 +80,7 @@ def mix_formats(model: nn.Module, compute: torch.dtype, products: torch.dtype, *
         if isinstance(module, FourBitLinear):
             module.products = products
         # peft's wrapper shows its base layer's weight as its own. A table on the host casts the rows that travel.
-        if isinstance(module, BaseTunerLayer | FixedTable):
+        if hasattr(module, "base_layer") or isinstance(module, FixedTable):
             continue
         weight = getattr(module, "weight", None)
         used_in = products if isinstance(module, nn.Linear) else compute
