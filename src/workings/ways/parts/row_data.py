@@ -233,17 +233,18 @@ def with_pair_signals(batch: Batch, row_ids: Sequence[Sequence[str]], log_probs:
     pairs = sum(len(ids) for ids in row_ids) // 2
     signals = {name: np.zeros(mask.shape, np.float32) for name in objective.signals}
     if IMITATION in signals:
-        # Of the chosen rows.
-        signals[IMITATION][::2] = mask[::2] * (pairs / max(mask[::2].sum(dtype=np.float64), 1))
-    for number, name in ((number, name) for number, ids in enumerate(row_ids) for name in ids):
-        # Only a row's sum counts. At one supervised position, and zero elsewhere, it is added up without rounding.
-        first = number, mask[number].argmax()
-        if VERDICT in signals:
-            signals[VERDICT][first] = verdict_of(name)
-        if REFERENCE in signals:
-            if name not in log_probs:
-                raise RecordError(f"no log probability of the reference for row {name[:80]!r}")
-            signals[REFERENCE][first] = log_probs[name]
+        chosen = mask[::2]
+        signals[IMITATION][::2] = chosen * (pairs / max(chosen.sum(dtype=np.float64), 1))
+    for number, ids in enumerate(row_ids):
+        for name in ids:
+            # Only a row's sum counts. At one supervised position, and zero elsewhere, it is added up without rounding.
+            first = number, mask[number].argmax()
+            if VERDICT in signals:
+                signals[VERDICT][first] = verdict_of(name)
+            if REFERENCE in signals:
+                if name not in log_probs:
+                    raise RecordError(f"no log probability of the reference for row {name[:80]!r}")
+                signals[REFERENCE][first] = log_probs[name]
     return replace(batch, divided_by=float(pairs), signals={
         name: signal.reshape(batch.tokens.shape) for name, signal in signals.items()})
 
@@ -296,7 +297,7 @@ class DistillationData(TraceData):
         for number, part in enumerate(self.files.parts):
             path = writer.path(top_tokens_file(number))
             if not path.is_file():
-                # Queried again, a teacher on other hardware rounds differently, which would mix two runs.
+                # A teacher on other hardware rounds differently, which would mix two runs.
                 if step:
                     raise RecordError(f"part {number} of the teacher's top tokens is missing, and the run has "
                                       f"already taken {step} steps with them")
@@ -304,9 +305,9 @@ class DistillationData(TraceData):
                 rows = {name: row for batch in part for name, row in teacher_top_tokens_by_row(
                     teacher, self.batches, Position(0, batch)).items()}
                 atomic.write_bytes(path, to_bytes(rows.values()))
-                # After the file: an event of a part that is not there would be believed after a crash.
+                # After the file, so that no event names a part that a crash prevented.
                 writer.event("teacher_asked", part=number, rows=len(rows), seconds=perf_counter() - started)
-            # From the file, so that a resumed run and this one train on the same stored bytes.
+            # From the file, so that this run and a resumed one train on the same bytes.
             values |= self.files.open_rows(path, part)
         return values
 
