@@ -83,13 +83,11 @@ def sample_of(row: Mapping[str, Any], form: str) -> Candidate:
     completion = row["completion"]
     is_recorded = isinstance(completion, str) and not {"completion_sha256", "error"} & row.keys()
     text = completion if is_recorded and completion.strip() else ""
-    problem, steps, answer = _problem(row, text), (), ""
+    problem, parts = _problem(row, text), None
     if not problem:
         parts = split_completion(text, form) if row["format_ok"] is True else None
-        if parts is None:
-            problem = OTHER_FORM
-        else:
-            steps, answer = parts
+        problem = OTHER_FORM if parts is None else ""
+    steps, answer = parts or ((), "")
     item = item_of(row)
     labels = {name: getattr(item, name) for name in _LABELS if getattr(item, name) not in (UNSPECIFIED, "")}
     if item.history:

@@ -8,10 +8,11 @@ learns from verdicts instead of pairs (2402.01306). ORPO: imitation and preferen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationInfo, model_validator
 
+from workings.config.algorithm import Examples
 from workings.config.section import refused
 from workings.errors import RequestError
 from workings.objectives import kto, preference
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
 class PairWay(Way):
     """Trains on pairs of completions: the chosen one becomes likelier than the rejected one."""
 
-    examples = "pairs"
+    examples: ClassVar[Examples] = "pairs"
     rows_per_example = 2
-    records = (ROWS,)
-    controls = ("pair",)
+    records: ClassVar[tuple[str, ...]] = (ROWS,)
+    controls: ClassVar[tuple[str, ...]] = ("pair",)
     beta: float = Field(gt=0, strict=False)
 
     def check(self, recipe: Recipe, info: ValidationInfo) -> None:
