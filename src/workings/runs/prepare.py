@@ -118,11 +118,11 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         held_out = fixed_batches(held_out_rows, rows_per_batch=recipe.batch.micro_batch * row_devices(device.mesh),
                                  data_config=recipe.data)
     # The longest batch decides whether the run fits. The loop runs the program compiled here.
-    longest = training_data.shapes()[0]
+    longest = training_data.longest()
     with slow_operation("compiling the step"):
         planned = PlannedRun(recipe=loaded.recipe, request=request, target=target_here(device),
-                             mesh=MeshShape.of(device.mesh), programs={"step": longest})
-        inspections = with_frozen_models(planned, {"step": engine.inspect(training_data.blank(longest))},
+                             mesh=MeshShape.of(device.mesh), programs={"step": longest.shape})
+        inspections = with_frozen_models(planned, {"step": engine.inspect(longest)},
                                          training_data.teacher, lambda teacher: estimate(teacher, "log_probs"))
     # A compiler that refuses the step reports its limit.
     if limit := inspections["step"].limit_bytes:
@@ -137,7 +137,7 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         loaded=loaded, data=resolved.data, weights=resolved.weights, tokenizer=resolved.tokenizer,
         template=resolved.template, shape=resolved.shape, training_data=training_data, registered=registered,
         engine=engine, device=device, device_check=device_check, held_out=held_out, evaluation=evaluation,
-        request=request, longest_batch=longest, program=program,
+        request=request, longest_batch=longest.shape, program=program,
         inspection=inspections[program], verdict=verdicts[program])
 
 

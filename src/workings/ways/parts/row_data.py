@@ -27,7 +27,7 @@ from workings.data.top_tokens import (
 from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State, TeachingEngine
 from workings.errors import RecordError, RequestError, TrainingFailed
 from workings.inputs.resolve import ResolvedRun
-from workings.models.batch import Batch, BatchShape
+from workings.models.batch import Batch
 from workings.objectives.base import Objective
 from workings.objectives.kto import VERDICT
 from workings.objectives.policy_gradient import REFERENCE
@@ -73,13 +73,9 @@ class TraceData:
         """Digest of the rows."""
         return {"rows": self.rows.digest}
 
-    def shapes(self) -> list[BatchShape]:
-        """All shapes (A, B, S), longest first."""
-        return self.batches.shapes()
-
-    def blank(self, shape: BatchShape) -> Batch:
-        """A batch without contents."""
-        return self.batches.blank(shape)
+    def longest(self) -> Batch:
+        """The longest batch, without contents."""
+        return self.batches.blank(self.batches.shapes()[0])
 
     def write(self, writer: RunWriter) -> None:
         """Writes the row index."""
