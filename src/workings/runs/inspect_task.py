@@ -78,7 +78,7 @@ class InspectTask:
 
     @classmethod
     def open(cls, request: TaskRequest) -> "InspectTask":
-        """Reads the request; the task is opened when it is answered. Raises `RequestError` for a missing file or an unsupported option."""
+        """The task, not opened yet. Raises `RequestError` for a missing file or an unsupported option."""
         file = Path(request.name.partition("@")[0])
         if file.suffix == ".py" and not file.is_file():
             raise RequestError(f"the task file {file} does not exist",
