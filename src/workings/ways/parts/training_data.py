@@ -152,11 +152,9 @@ class PromptData:
     @contextmanager
     def experience(self, engine: Engine, writer: RunWriter) -> Iterator[Experience]:
         """Rollouts, recorded after their first update; the process that gives rewards lives as long as the context."""
-        by_id = {prompt.item.id: prompt for prompt in self.prompts.prompts}
-
         def load_rollout(step: int) -> Rollout | None:
             values = writer.rollout(step)
-            return None if values is None else rollout_json.from_json(values, by_id)
+            return None if values is None else rollout_json.from_json(values, self.prompts.by_id)
 
         teacher = None if self.teacher is None else self.teacher.open(engine, self.resolved)
         with (nullcontext() if self.rewards is None else RewardProcess(self.rewards) as gives_rewards,
