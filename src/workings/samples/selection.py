@@ -178,7 +178,7 @@ def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection,
         kept += [sample for sample, reason in zip(samples, reasons, strict=True) if not reason]
         left_out.update(filter(None, reasons))
     counts = Counts(
-        prompts=solved.total(), **{name: solved[name] for name in ("never", "sometimes", "always")},
+        prompts=solved.total(), never=solved["never"], sometimes=solved["sometimes"], always=solved["always"],
         with_kept=len({sample.prompt_id for sample in kept}), samples=len(kept) + left_out.total(), kept=len(kept),
         left_out=dict(sorted(left_out.items())))
     # Their completions are exactly the texts of the samples.
