@@ -23,7 +23,6 @@ from workings.ways.base import Way
 if TYPE_CHECKING:
     from workings.config.data import DataConfig
     from workings.config.recipe import Recipe
-    from workings.data.pair_rows import PairRows
     from workings.data.rows import RowSet
     from workings.engines.base import ProgramName, ProgramShape
     from workings.models.batch import BatchShape
@@ -58,12 +57,6 @@ class PairWay(Way):
         """Two rows for each pair. Raises `RequestError` for a pair that must not be learned from."""
         from workings.data.pair_rows import build_pair_rows
         return build_pair_rows(entries, tokenizer, template, config).rows
-
-    @classmethod
-    def grouped(cls, rows: RowSet) -> PairRows:
-        """Rows with those of a pair together."""
-        from workings.data.pair_rows import PairRows
-        return PairRows(rows)
 
     def row_data(self) -> type[PairData]:
         """Rows of pairs."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from workings.config.recipe import Recipe
 from workings.data.batches import Batches, Position, even_accumulation
-from workings.data.pair_rows import LogProbs, log_prob_lines, read_log_prob_lines, verdict_of
+from workings.data.pair_rows import LogProbs, grouped, log_prob_lines, read_log_prob_lines, verdict_of
 from workings.data.rows import RowSet
 from workings.data.top_tokens import (
     TeacherTopTokens,
@@ -60,8 +60,9 @@ class TraceData:
     def batches(self) -> Batches:
         """The rows in the recipe's batches."""
         recipe = self.recipe
-        return Batches(way_of(recipe).grouped(self.rows), seed=recipe.seed, accumulation=recipe.batch.accumulation,
-                       rows_per_micro_batch=recipe.batch.micro_batch * self.devices, data_config=recipe.data)
+        return Batches(grouped(self.rows, recipe.algorithm.rows_per_example), seed=recipe.seed,
+                       rows_per_micro_batch=recipe.batch.micro_batch * self.devices, data_config=recipe.data,
+                       accumulation=recipe.batch.accumulation)
 
     @cached_property
     def steps(self) -> int:
