@@ -17,6 +17,7 @@ from workings.config.section import Section, choice_name, modules_of
 from workings.objectives.base import Objective
 
 DEFAULT = "sft"
+Examples = Literal["traces", "pairs", "prompts", "verdicts"]
 
 
 class Algorithm(Section):
@@ -24,7 +25,7 @@ class Algorithm(Section):
 
     name: str
     """The algorithm."""
-    examples: ClassVar[Literal["traces", "pairs", "prompts", "verdicts"]] = "traces"
+    examples: ClassVar[Examples] = "traces"
     """What `data.traces` holds."""
     rows_per_example: ClassVar[int] = 1
     """Rows that one example becomes; they stay in one micro batch."""

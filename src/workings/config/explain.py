@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from workings.config.aliases import counterpart
-from workings.config.recipe import known_keys, section_at, sections
+from workings.config.recipe import known_keys, section_at
 from workings.config.rewards import FILE_REWARD
 from workings.config.section import REFUSED
 from workings.errors import RequestError
@@ -171,12 +171,12 @@ def _without_union_noise(errors: list[ErrorDetails]) -> list[ErrorDetails]:
 
 
 def _location(error: ErrorDetails) -> tuple[str, ...]:
-    """The dotted place of an error, without the names pydantic gives to the members of a union."""
-    known = {name for section in sections() for name in section.model_fields}
-    parts = [str(part) for part in error["loc"]]
-    keep = [part for index, part in enumerate(parts)
-            if part in known or part.isdigit() or (index == len(parts) - 1 and error["type"] == "extra_forbidden")]
-    return tuple(keep)
+    """The place of a key, without the names that pydantic gives to the members of a union."""
+    known = {part for key in known_keys() for part in key.split(".")}
+    *parents, last = (str(part) for part in error["loc"] or ("",))
+    location = [part for part in parents if part in known or part.isdigit()]
+    is_key = last in known or last.isdigit() or error["type"] == "extra_forbidden"
+    return (*location, last) if is_key else tuple(location)
 
 
 def _did_you_mean(location: tuple[str, ...]) -> str:

@@ -178,14 +178,6 @@ def known_keys() -> list[str]:
     return list(dict.fromkeys(walk(Recipe, "")))
 
 
-def sections(section: type[BaseModel] = Recipe) -> Iterator[type[BaseModel]]:
-    """A section class and all below it."""
-    yield section
-    for field in section.model_fields.values():
-        for inner in models_in(field.annotation):
-            yield from sections(inner)
-
-
 def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     """The section classes inside a type: itself, members of a union, annotated types."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):

@@ -51,6 +51,11 @@ class PairRows:
         return longest
 
 
+def grouped(rows: RowSet, rows_per_example: int) -> RowSet | PairRows:
+    """Rows as batches take them: with those of one example together."""
+    return PairRows(rows) if rows_per_example == len(SIDES) else rows
+
+
 def row_id(pair_id: str, side: str) -> str:
     """The id of one of a pair's two rows."""
     return f"{pair_id}/{side}"

@@ -86,7 +86,8 @@ class ExternalPredictions:
 
 
 def _unscored_completion(item: Item, sample: int, record: dict[str, Any]) -> UnscoredCompletion:
-    text, reason, tokens = record.get("completion"), record.get("finish_reason"), record.get("completion_tokens")
+    text: Any = record.get("completion")
+    reason, tokens = record.get("finish_reason"), record.get("completion_tokens")
     problem = ""
     if "completion" not in record:
         problem = "no text: the line has no completion"

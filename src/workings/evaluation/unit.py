@@ -1,7 +1,13 @@
 """Evaluation units, the folders that hold an evaluation: finds, reads and writes them.
 
-A unit is `RUN/eval/NAME`, or the folder of `eval --out`. While it is written its name is `RUN.eval-NAME.partial` or
-`OUT.partial`; an evaluation that was killed is continued there.
+    runs/first/eval/items/       or the folder of `eval --out`
+        eval_config.json         what was asked, and how
+        predictions.jsonl        a line per completion, with its score
+        eval_summary.json        the scorecard
+        SEAL.json, SHA256SUMS
+
+While a unit is written its folder is `runs/first.eval-items.partial` or `OUT.partial`; an evaluation that was killed is
+continued there.
 """
 
 import os

@@ -97,8 +97,7 @@ def _tensors(folder: Path, shape: ModelShape, number_format: str) -> Iterator[_T
         size = form.size(name, sizes[name])
         yield _Tensor(name=stored, shape=size, kind=_kind(stored, size, wanted), read=read)
     if (factors := form.rotation(shape)) is not None:
-        yield _Tensor(name=ROPE_FACTORS, shape=factors.shape, kind=gguf.GGMLQuantizationType.F32,
-                      read=lambda: factors)
+        yield _Tensor(name=ROPE_FACTORS, shape=factors.shape, kind=gguf.GGMLQuantizationType.F32, read=lambda: factors)
 
 
 def _kind(name: str, shape: tuple[int, ...], wanted: "GGMLQuantizationType") -> "GGMLQuantizationType":

@@ -65,8 +65,7 @@ class MlflowRun:
     def log(self, metrics: Mapping[str, float], step: int) -> None:
         """Log numbers of a step."""
         now = int(1_000 * time.time())
-        self.client.log_batch(self.id, metrics=[
-            self._metric(key, value, now, step) for key, value in metrics.items()])
+        self.client.log_batch(self.id, metrics=[self._metric(key, value, now, step) for key, value in metrics.items()])
 
     def end(self, status: str) -> None:
         """The run ended."""

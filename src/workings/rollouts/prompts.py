@@ -73,6 +73,11 @@ class PromptSet:
         """SHA-256, as hex, over ids and digests of the prompts, sorted by id."""
         return index_digest((prompt.item.id, prompt.digest) for prompt in self.prompts)
 
+    @cached_property
+    def by_id(self) -> dict[str, Prompt]:
+        """The prompts by the ids of their items."""
+        return {prompt.item.id: prompt for prompt in self.prompts}
+
     @property
     def index_bytes(self) -> bytes:
         """Contents of the record's file of prompts: canonical JSON lines, cleaned as the recorder cleans all files."""

@@ -118,8 +118,8 @@ class Attempt:
     checkpoint: Checkpoint | None
     """None for a new run."""
     resumed: bool
+    """Whether an earlier attempt began."""
     setup: TrainSetup
-    out: Path
     doctor: Examination
 
     @classmethod
@@ -141,7 +141,7 @@ class Attempt:
             # Sealed with the first events: the items that count are recorded before their answers are known.
             writer.event(layout.ANNOUNCED, evaluation=layout.RECIPE_EVALUATION, decoding=setup.evaluation.decoding(),
                          items={"count": len(setup.data.items), "digest": items_digest(setup.data.items)})
-        return cls(writer=writer, checkpoint=checkpoint, resumed=resumed, setup=setup, out=out, doctor=doctor)
+        return cls(writer=writer, checkpoint=checkpoint, resumed=resumed, setup=setup, doctor=doctor)
 
     @property
     def progress(self) -> Progress:
@@ -253,7 +253,7 @@ class Attempt:
         if learned := self._learned_form():
             yield f"learned    {learned}"
         yield f"memory     {setup.verdict.reasons[0]}"
-        yield f"writing    {self.out}"
+        yield f"writing    {self.writer.final}"
 
     def _preamble(self) -> Iterator[str]:
         """Lines about the training that is about to start, and about its problems."""

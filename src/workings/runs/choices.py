@@ -142,13 +142,13 @@ def _measure(candidates: Sequence[Candidate], shape: ModelShape,
 
 def _measured_reasons(chosen: Candidate, speeds: Mapping[Candidate, float]) -> tuple[str, str]:
     """Why this engine, and why this format: the speed of the others, in multiples of the chosen one's."""
-    def times(others: Iterable[Candidate]) -> str:
+    def compared(others: Iterable[Candidate]) -> str:
         ratios = [f"{one.engine} in {one.compute} reaches {speeds[one] / speeds[chosen]:.2f} of its speed"
                   for one in others]
         return ", ".join([*ratios, "measured now on this machine"]) if ratios else ""
 
-    return (times(one for one in speeds if one.engine != chosen.engine),
-            times(one for one in speeds if one.engine == chosen.engine and one != chosen))
+    return (compared(one for one in speeds if one.engine != chosen.engine),
+            compared(one for one in speeds if one.engine == chosen.engine and one != chosen))
 
 
 def _as_overrides(loaded: LoadedRecipe, chosen: Candidate, why_engine: str, why_format: str) -> LoadedRecipe:

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from workings.config.load import LoadedRecipe, RecipeLike, load_recipe
 from workings.config.overrides import Overrides
@@ -31,19 +31,27 @@ RUNS = Path("runs")
 def load_to_resume(recipe: RecipeLike, overrides: Overrides, out: Path, say: Callable[[str], object]) -> LoadedRecipe:
     """`load_recipe` for a run to resume: without overrides it uses and reports the recorded ones."""
     if not overrides and not isinstance(recipe, LoadedRecipe):
-        recorded = (_before([partial_path(out), out], layout.OVERRIDES) or {}).get("overrides", [])
+        recorded = _before([partial_path(out), out], layout.OVERRIDES).get("overrides", [])
         if recorded:
             say(f"resume     with the run's original overrides: {shlex.join(recorded)}")
             return load_recipe(recipe, recorded, recorded=True)
     return load_recipe(recipe, overrides)
 
 
-def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str, int],
-               attempt: str) -> tuple[RunWriter, Checkpoint | None, bool]:
+class ResumedRun(NamedTuple):
+    """The opened directory of a run that did not finish."""
+
+    writer: RunWriter
+    checkpoint: Checkpoint | None
+    """The newest complete one."""
+    had_begun: bool
+    """Whether an earlier attempt began."""
+
+
+def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str, int], attempt: str) -> ResumedRun:
     """Opens the directory of a run that did not finish, after its newest complete checkpoint.
 
-    Returns its writer, the checkpoint, and whether an attempt before this one began. Another number of devices may
-    resume it if a micro batch over all devices has the same rows.
+    Another number of devices may resume it if a micro batch over all devices has the same rows.
 
     Args:
         out: the run directory.
@@ -67,8 +75,8 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
         facts = writer.truncate_metrics(step)
         # All attempts write to the same events, so the first start and every resumption are there.
         # An attempt that was killed before its first event left no trace; then this one is the first.
-        resumed = any(event["kind"] == "started" for event in jsonl.read(writer.path(layout.EVENTS))[0])
-        if resumed:
+        had_begun = any(event["kind"] == "started" for event in jsonl.read(writer.path(layout.EVENTS))[0])
+        if had_begun:
             writer.event("resumed", attempt=attempt, from_step=step, damaged_checkpoints=skipped, **facts,
                          **({"moved": moved} if moved else {}))
         else:
@@ -77,7 +85,7 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
     except BaseException:
         writer.close()
         raise
-    return writer, checkpoint, resumed
+    return ResumedRun(writer, checkpoint, had_begun)
 
 
 def evaluation_is_missing(out: Path) -> bool:
@@ -127,19 +135,19 @@ def refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, A
     moved: list[str] = []
     for relative, values in request.items():
         before = _before(folders, relative)
-        if before is None:  # killed before the request was written: there is nothing to compare with
+        if not before:  # killed before the request was written: there is nothing to compare with
             continue
         differences = [*differing(before, values)]
         texts = [f"{key}: {old!r} before, {new!r} now" for key, old, new in differences]
         # A run that was killed early may have no device checks; then every difference is refused.
-        mesh_before = (_before(folders, layout.DEVICE_CHECKS) or {}).get("mesh", {})
+        mesh_before = _before(folders, layout.DEVICE_CHECKS).get("mesh", {})
         if relative == layout.CONFIG and "fsdp" in mesh_before and {key for key, _, _ in differences} <= LAYOUT_KEYS:
             _refuse_other_rows(before, mesh_before, values, mesh)
             moved += texts
             if mesh_before != dict(mesh):
                 moved.append(f"mesh: {mesh_before} before, {dict(mesh)} now")
         elif texts:
-            words = (_before(folders, layout.OVERRIDES) or {}).get("overrides", []) if relative == layout.CONFIG else []
+            words = _before(folders, layout.OVERRIDES).get("overrides", []) if relative == layout.CONFIG else []
             started_with = f"what it was started with: {shlex.join(words)}" if words else (
                 "the recipe it was started with")
             raise RequestError("recipe or data have changed: " + "; ".join(texts[:MAX_DIFFERENCES_SHOWN]),
@@ -166,10 +174,10 @@ def has_checkpoint(run: Path) -> bool:
     return bool(CheckpointStore(run / layout.CHECKPOINTS).folders())
 
 
-def _before(folders: Sequence[Path], relative: str) -> dict[str, Any] | None:
-    """A file of the run, or of the sealed one that it continues; None if neither has it."""
+def _before(folders: Sequence[Path], relative: str) -> dict[str, Any]:
+    """A JSON file of the run, or of the sealed one that it continues; empty if neither has it."""
     paths = [folder / relative for folder in folders]
-    values: dict[str, Any] | None = next((loads(path.read_bytes()) for path in paths if path.is_file()), None)
+    values: dict[str, Any] = next((loads(path.read_bytes()) for path in paths if path.is_file()), {})
     return values
 
 

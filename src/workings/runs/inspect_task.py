@@ -45,7 +45,7 @@ class SessionAPI(api.ModelAPI):
 
     async def generate(self, input: list[api.ChatMessage], tools: list[ToolInfo],  # noqa: A002 # its name there
                        tool_choice: ToolChoice, config: api.GenerateConfig) -> api.ModelOutput:
-        """Answer a conversation. Raises `RequestError` for unsupported requests."""
+        """Answers a conversation. Raises `RequestError` for unsupported requests."""
         given = {name: value for name, value in config.model_dump(exclude_none=True).items() if name not in _NO_EFFECT}
         if unread := given.keys() - _PASSED_ON.keys():
             raise RequestError(f"the task's settings {', '.join(sorted(unread))} are not supported",
@@ -78,7 +78,7 @@ class InspectTask:
 
     @classmethod
     def open(cls, request: TaskRequest) -> "InspectTask":
-        """Set the task. Raises `RequestError` for a missing file or an unsupported option."""
+        """The task, not opened yet. Raises `RequestError` for a missing file or an unsupported option."""
         file = Path(request.name.partition("@")[0])
         if file.suffix == ".py" and not file.is_file():
             raise RequestError(f"the task file {file} does not exist",
@@ -96,7 +96,7 @@ class InspectTask:
         return {}
 
     def answer(self, session: ModelSession) -> AnsweredTask:
-        """Ask all samples. Raises `RequestError` where the task cannot be opened or a sample fails."""
+        """Answers all samples. Raises `RequestError` where the task cannot be opened or a sample fails."""
         config = api.GenerateConfig(max_tokens=self.request.max_new_tokens, max_connections=1)
         decodings: set[tuple[int, float]] = set()
 

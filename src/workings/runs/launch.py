@@ -85,7 +85,7 @@ class LaunchResult:
 
 
 def launch(loaded: LoadedRecipe, request: LaunchRequest, folder: Path) -> LaunchResult:
-    """Plan, choose the machine, and write the folder for its launcher. Raises `RequestError`."""
+    """Plans, chooses the machine, and writes the folder for its launcher. Raises `RequestError`."""
     if folder.exists():
         raise RequestError(f"--write {folder} already exists", "a folder that does not exist yet", "another name")
     smallest = next(candidates(request))

@@ -162,7 +162,7 @@ class LmEvalTask:
 
     @classmethod
     def open(cls, request: TaskRequest) -> "LmEvalTask":
-        """Find the task, its data and its metrics, before a model is opened. Raises `RequestError`."""
+        """Finds the task, its data and its metrics, before a model is opened. Raises `RequestError`."""
         loaded = _load(request.name)
         tasks = list(loaded["tasks"].values())
         for task in tasks:
@@ -182,7 +182,7 @@ class LmEvalTask:
                 for number, doc in task.doc_iterator(limit=self.request.limit)}
 
     def answer(self, session: ModelSession) -> AnsweredTask:
-        """Run all documents. Raises `RequestError` if the engine lacks what the task needs."""
+        """Answers all documents. Raises `RequestError` if the engine lacks what the task needs."""
         tasks = self.loaded["tasks"]
         kinds = {task.OUTPUT_TYPE for task in tasks.values()}
         # Multiple choice selects the likeliest continuation, unless it has other metrics.

@@ -87,17 +87,16 @@ class TrainSetup(ResolvedRun):
 
 def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     """Builds and checks everything; cheap checks first, the device and the compiler last. Raises `RequestError`."""
-    recipe, evaluation = loaded.recipe, None
+    recipe = loaded.recipe
     with slow_operation(f"loading the engine {recipe.engine}"):
         registered = find_engine(recipe.engine)
     with slow_operation("reading the data"):
         # Without tensors, which are downloaded only for a run that fits.
         resolved = resolve(loaded, data, tensors=False)
         check_context(recipe, resolved.shape)
-    if resolved.data.items:
-        evaluation = settings_of(recipe)
+    evaluation = settings_of(recipe) if resolved.data.items else None
+    if evaluation is not None:
         scorer_version(evaluation.scorer)  # refuse a missing library now, not after training
-
     request = EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory)
     with slow_operation(f"opening the device with the engine {recipe.engine}"):
         engine = registered.engine.open(request)
@@ -119,27 +118,27 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         held_out = fixed_batches(held_out_rows, rows_per_batch=recipe.batch.micro_batch * row_devices(device.mesh),
                                  data_config=recipe.data)
     # The longest batch decides whether the run fits. The loop runs the program compiled here.
-    longest = training_data.shapes()[0]
+    longest = training_data.longest()
     with slow_operation("compiling the step"):
         planned = PlannedRun(recipe=loaded.recipe, request=request, target=target_here(device),
-                             mesh=MeshShape.of(device.mesh), programs={"step": longest})
-        inspections = with_frozen_models(planned, {"step": engine.inspect(training_data.blank(longest))},
+                             mesh=MeshShape.of(device.mesh), programs={"step": longest.shape})
+        inspections = with_frozen_models(planned, {"step": engine.inspect(longest)},
                                          training_data.teacher, lambda teacher: estimate(teacher, "log_probs"))
-    program: ProgramName = "step"
     # A compiler that refuses the step reports its limit.
     if limit := inspections["step"].limit_bytes:
         device = replace(device, memory_limit_bytes=limit, memory_limit_source="the compiler")
     left = next_to_sampler(device, sampler_parts(loaded.recipe, resolved.shape, device))
-    # The teacher's memory is an estimate, so it decides only if it does not fit.
-    if (TEACHER in inspections and memory_verdict(inspections["step"], left).fits
-            and not memory_verdict(inspections[TEACHER], left).fits):
+    verdicts = {name: memory_verdict(inspection, left) for name, inspection in inspections.items()}
+    # The teacher's memory is an estimate, so it decides only if it alone does not fit.
+    program: ProgramName = "step"
+    if TEACHER in verdicts and verdicts["step"].fits and not verdicts[TEACHER].fits:
         program = TEACHER
     return TrainSetup(
         loaded=loaded, data=resolved.data, weights=resolved.weights, tokenizer=resolved.tokenizer,
         template=resolved.template, shape=resolved.shape, training_data=training_data, registered=registered,
         engine=engine, device=device, device_check=device_check, held_out=held_out, evaluation=evaluation,
-        request=request, longest_batch=longest, program=program,
-        inspection=inspections[program], verdict=memory_verdict(inspections[program], left))
+        request=request, longest_batch=longest.shape, program=program,
+        inspection=inspections[program], verdict=verdicts[program])
 
 
 def target_here(device: DeviceFacts) -> Target:

@@ -83,13 +83,11 @@ def sample_of(row: Mapping[str, Any], form: str) -> Candidate:
     completion = row["completion"]
     is_recorded = isinstance(completion, str) and not {"completion_sha256", "error"} & row.keys()
     text = completion if is_recorded and completion.strip() else ""
-    problem, steps, answer = _problem(row, text), (), ""
+    problem, parts = _problem(row, text), None
     if not problem:
         parts = split_completion(text, form) if row["format_ok"] is True else None
-        if parts is None:
-            problem = OTHER_FORM
-        else:
-            steps, answer = parts
+        problem = OTHER_FORM if parts is None else ""
+    steps, answer = parts or ((), "")
     item = item_of(row)
     labels = {name: getattr(item, name) for name in _LABELS if getattr(item, name) not in (UNSPECIFIED, "")}
     if item.history:
@@ -180,7 +178,7 @@ def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection,
         kept += [sample for sample, reason in zip(samples, reasons, strict=True) if not reason]
         left_out.update(filter(None, reasons))
     counts = Counts(
-        prompts=solved.total(), **{name: solved[name] for name in ("never", "sometimes", "always")},
+        prompts=solved.total(), never=solved["never"], sometimes=solved["sometimes"], always=solved["always"],
         with_kept=len({sample.prompt_id for sample in kept}), samples=len(kept) + left_out.total(), kept=len(kept),
         left_out=dict(sorted(left_out.items())))
     # Their completions are exactly the texts of the samples.

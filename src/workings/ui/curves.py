@@ -59,7 +59,6 @@ MAX_NAMES = 64
 """Most rewards with curves; a damaged record may have a new name in each line."""
 NONE = float("nan")
 """Marks a missing value, which cannot be drawn either."""
-NO_VALUES: Values = np.empty(0)
 
 
 @dataclass(frozen=True)
@@ -134,7 +133,7 @@ def _rewarded(columns: dict[str, Values]) -> list[tuple[Values, Series]]:
     """The curves of `Columns.rewarded`: their values, and a `Series` without points; grouped by figure."""
     empty_curves = []
     for panel in PANELS:
-        first_values = columns.get(next(iter(panel.lines)), NO_VALUES)
+        first_values = columns.get(next(iter(panel.lines)), np.empty(0))
         for key, title in panel.lines_of(columns).items():
             values = columns[key]
             # The only part of a reward, with weight 1, equals the reward.

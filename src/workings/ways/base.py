@@ -19,7 +19,6 @@ from workings.hardware.device import row_devices
 if TYPE_CHECKING:
     from workings.config.data import DataConfig
     from workings.config.recipe import Recipe
-    from workings.data.pair_rows import PairRows
     from workings.data.rows import RowSet
     from workings.engines.base import Engine, ProgramName, ProgramShape
     from workings.inputs.resolve import ResolvedRun
@@ -100,11 +99,6 @@ class Way(Algorithm):
         """Checked rows. Raises `RequestError` for an example that must not be learned from."""
         from workings.data.rows import build_rows
         return build_rows(entries, tokenizer, template, config)
-
-    @classmethod
-    def grouped(cls, rows: RowSet) -> RowSet | PairRows:
-        """Rows as batches take them, with those of one example together."""
-        return rows
 
     def ids_of_examples(self, row_ids: Sequence[str]) -> set[str]:
         """Ids of the examples that became these rows."""

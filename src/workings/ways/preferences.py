@@ -8,10 +8,11 @@ learns from verdicts instead of pairs (2402.01306). ORPO: imitation and preferen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationInfo, model_validator
 
+from workings.config.algorithm import Examples
 from workings.config.section import refused
 from workings.errors import RequestError
 from workings.objectives import kto, preference
@@ -22,7 +23,6 @@ from workings.ways.base import Way
 if TYPE_CHECKING:
     from workings.config.data import DataConfig
     from workings.config.recipe import Recipe
-    from workings.data.pair_rows import PairRows
     from workings.data.rows import RowSet
     from workings.engines.base import ProgramName, ProgramShape
     from workings.models.batch import BatchShape
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 class PairWay(Way):
     """Trains on pairs of completions: the chosen one becomes likelier than the rejected one."""
 
-    examples = "pairs"
+    examples: ClassVar[Examples] = "pairs"
     rows_per_example = 2
-    records = (ROWS,)
-    controls = ("pair",)
+    records: ClassVar[tuple[str, ...]] = (ROWS,)
+    controls: ClassVar[tuple[str, ...]] = ("pair",)
     beta: float = Field(gt=0, strict=False)
 
     def check(self, recipe: Recipe, info: ValidationInfo) -> None:
@@ -57,12 +57,6 @@ class PairWay(Way):
         """Two rows for each pair. Raises `RequestError` for a pair that must not be learned from."""
         from workings.data.pair_rows import build_pair_rows
         return build_pair_rows(entries, tokenizer, template, config).rows
-
-    @classmethod
-    def grouped(cls, rows: RowSet) -> PairRows:
-        """Rows with those of a pair together."""
-        from workings.data.pair_rows import PairRows
-        return PairRows(rows)
 
     def row_data(self) -> type[PairData]:
         """Rows of pairs."""

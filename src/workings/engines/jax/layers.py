@@ -139,13 +139,14 @@ class LayerScan:
         def iteration(carry: Any, xs: Any) -> Any:
             kv = []
             for stack, step, stack_xs in zip(loop.stacks, steps, xs, strict=True):
-                # Equal neighbors have their own loop inside the iteration.
-                carry, stack_kv = step(carry, stack_xs) if len(stack) == loop.iterations else jax.lax.scan(
-                    step, carry, stack_xs, unroll=self.unroll)
+                if len(stack) == loop.iterations:
+                    carry, stack_kv = step(carry, stack_xs)
+                else:  # equal neighbors have their own loop inside the iteration
+                    carry, stack_kv = jax.lax.scan(step, carry, stack_xs, unroll=self.unroll)
                 kv.append(stack_kv)
             return carry, kv
 
-        xs = self._scan_inputs(loop, layers)
+        xs = [self._scan_inputs(loop, stack, layers) for stack in loop.stacks]
         # Each iteration replaces the shared keys and values; the zeros are only there for the first one to replace.
         start = {kind: _zero_kv(shape, stack[0], x) for stack, kind in kinds.items() if kind is not None}
         (x, loop_shared_kv), kv = jax.lax.scan(iteration, (x, start), xs, unroll=self.unroll)
@@ -153,14 +154,11 @@ class LayerScan:
             prefixes[stack]: jax.tree.map(partial(_merge_iterations, len(stack)), stack_kv)
             for stack, stack_kv in zip(loop.stacks, kv, strict=True) if stack_kv is not None}
 
-    def _scan_inputs(self, loop: LayerLoop, layers: Params) -> list[tuple[Params, Params]]:
-        """Weights and inputs of each stack of a loop, with the loop's iterations as the first axis."""
-        prefixes = stacks(self.shape)
-        xs = [jax.tree.map(partial(_split_iterations, loop), (stack_of(layers, prefixes[stack]),
-                                                              layer_constants(self.shape, stack)))
-              for stack in loop.stacks]
-        return [(weights, constants | {name: _slice_stack(loop, stack, array) for name, array in self.inputs.items()})
-                for stack, (weights, constants) in zip(loop.stacks, xs, strict=True)]
+    def _scan_inputs(self, loop: LayerLoop, stack: tuple[int, ...], layers: Params) -> tuple[Params, Params]:
+        """Weights and inputs of a stack, with the loop's iterations as the first axis."""
+        own = stack_of(layers, stacks(self.shape)[stack]), layer_constants(self.shape, stack)
+        weights, constants = jax.tree.map(partial(_split_iterations, loop), own)
+        return weights, constants | {name: _slice_stack(loop, stack, x) for name, x in self.inputs.items()}
 
     def _layer_step(self, stack: Sequence[int], kind: bool | None, shared_kv: Mapping[bool, KeysValues]) -> Any:
         """A layer as a scan calls it; the carry is ``[B, S, D]`` and the keys and values that this loop shares.
@@ -168,16 +166,18 @@ class LayerScan:
         ``kind``: see `_shared_kind`; ``shared_kv``: what earlier loops share, by whether their layer slides.
         """
         reuses_kv = self.shape.shares_keys(stack[0])
-        own, keeps = self.make_layer(stack), kind is not None or self.keep_kv
-        layer = self.wrap(own if keeps else lambda x, xs: (own(x, xs)[0], None))
+        one_layer = self.make_layer(stack)
+        needs_kv = kind is not None or self.keep_kv
+        layer = self.wrap(one_layer if needs_kv else lambda x, xs: (one_layer(x, xs)[0], None))
 
         def step(carry: Any, xs: tuple[Params, Params]) -> Any:
             (x, loop_shared_kv), (weights, inputs) = carry, xs
             if reuses_kv:
                 inputs = inputs | {SHARED: shared_kv[self.shape.slides(stack[0])]}
             x, kv = layer(x, (weights, inputs))
-            return ((x, loop_shared_kv if kind is None else loop_shared_kv | {kind: kv}),
-                    kv if self.keep_kv and not reuses_kv else None)
+            if kind is not None:
+                loop_shared_kv = loop_shared_kv | {kind: kv}
+            return (x, loop_shared_kv), kv if self.keep_kv and not reuses_kv else None
 
         return step
 

@@ -31,6 +31,13 @@ class _Rule:
         del slot, name
         return parameter
 
+    def _decayed(self, name: str, param: jax.Array, direction: jax.Array, learning_rate: jax.Array) -> jax.Array:
+        """The new float32 value of a tensor, from the direction of its update and decoupled weight decay."""
+        wide = param.astype(jnp.float32)
+        if self.config.weight_decay and is_matrix(name, param):
+            direction = direction + self.config.weight_decay * wide
+        return wide - learning_rate * direction
+
 
 def is_matrix(name: str, x: jax.Array) -> bool:
     """Whether weight decay applies to a tensor: to matrices, not to norms or biases."""
@@ -69,11 +76,8 @@ class AdamW(_Rule):
         count = step.astype(jnp.float32)
         # As in PyTorch, epsilon is added after the correction and after the root.
         direction = (mean / (1 - c.beta1 ** count)) / (jnp.sqrt(square / (1 - c.beta2 ** count)) + c.epsilon)
-        wide = param.astype(jnp.float32)
-        if c.weight_decay and is_matrix(name, param):
-            direction = direction + c.weight_decay * wide
         new = {"exp_avg": mean.astype(self.moment_dtype), "exp_avg_sq": square.astype(self.moment_dtype)}
-        return wide - learning_rate * direction, new
+        return self._decayed(name, param, direction, learning_rate), new
 
 
 @dataclass(frozen=True)
@@ -128,11 +132,9 @@ class Adafactor(_Rule):
             factor, new, axes = jax.lax.rsqrt(full), {"exp_avg_sq": full}, (-1,)
         # Section 6 of the paper: the root mean square of an update is at most the threshold.
         size = jnp.sqrt(jnp.mean(jnp.square(grad * factor), axes, keepdims=True))
-        wide = param.astype(jnp.float32)
         direction = grad * factor / jnp.maximum(1.0, size / c.clip_threshold)
-        if c.weight_decay and is_matrix(name, param):
-            direction = direction + c.weight_decay * wide
-        return wide - learning_rate * direction, {slot: x.astype(self.moment_dtype) for slot, x in new.items()}
+        return (self._decayed(name, param, direction, learning_rate),
+                {slot: x.astype(self.moment_dtype) for slot, x in new.items()})
 
 
 @dataclass(frozen=True)

@@ -48,9 +48,9 @@ def compare_configs(a: dict[str, Any], b: dict[str, Any]) -> ComparedConfigs:
     different, unknown, equal = compared = ComparedConfigs([], [], [])
     for section, key, words in _MUST_AGREE:
         value_a, value_b = _value(a, section, key), _value(b, section, key)
-        if is_absent(value_a) or is_absent(value_b):
-            side = "A" if not is_absent(value_b) else "B" if not is_absent(value_a) else "both"
-            unknown.append(f"{words} is not recorded for {side}")
+        missing = [side for side, value in (("A", value_a), ("B", value_b)) if is_absent(value)]
+        if missing:
+            unknown.append(f"{words} is not recorded for {'both' if len(missing) == 2 else missing[0]}")
         elif value_a != value_b:
             different.append(f"{words} differ: {_setting_text(value_a)} and {_setting_text(value_b)}")
         else:

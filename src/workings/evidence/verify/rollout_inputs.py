@@ -67,7 +67,6 @@ def rollout_inputs_of(unit: Unit) -> RolloutInputs:
 def rollouts_of(unit: Unit) -> Iterator[Rollout]:
     """The rollouts of a run in their order, read one by one. Raises `RecordError`."""
     inputs = rollout_inputs_of(unit)
-    by_id = {prompt.item.id: prompt for prompt in inputs.prompts.prompts}
     for step in inputs.steps:
         name = rollout_file(step)
         data = unit.read(name)
@@ -77,7 +76,7 @@ def rollouts_of(unit: Unit) -> Iterator[Rollout]:
         if type(values["step"]) is not int or values["step"] != step:
             raise RecordError(f"{unit.tree_path(name)}: not the rollout of the step in its name")
         unit.tree.cache.check_transient(TOKEN_BYTES * sum(map(abs, values["lengths"])))
-        rollout = from_json(values, by_id)
+        rollout = from_json(values, inputs.prompts.by_id)
         if any(set(sample.rewards) != {*inputs.reward_names} for _, sample in rollout.all_samples):
             raise RecordError(f"{unit.tree_path(name)}: other rewards than the recipe's")
         if any(bool(sample.turns) != (inputs.recipe.environment is not None) for _, sample in rollout.all_samples):

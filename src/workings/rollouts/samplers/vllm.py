@@ -107,8 +107,10 @@ class VllmSampler:
         self._engine, self._method, self._weights = engine, recipe.method, weights
         self._longest, self._compute = recipe.data.max_length, recipe.precision.compute
         self._folder = Path(tempfile.mkdtemp(prefix="workings-vllm-"))
-        self.url, self._version, self._loaded = self._config.url.rstrip("/"), "", ""
-        self._adapters = self._folder
+        self.url = self._config.url.rstrip("/")  # empty until the server is started
+        self._version = ""
+        # Digest and folder of the adapters that the server has; an empty digest before the first ones.
+        self._loaded, self._adapters = "", self._folder
         self._end: Callable[[], Any] = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     @property
@@ -140,7 +142,7 @@ class VllmSampler:
         return completions
 
     def load(self, state: State) -> None:
-        """Load a state's adapters into the server, if they have changed. Raises as `sample`."""
+        """Loads a state's adapters into the server, if they have changed. Raises as `sample`."""
         from workings.engines import checkpoint_files as files
         from workings.record.digest import file_digest
         if not self.url:
@@ -154,8 +156,7 @@ class VllmSampler:
         if digest == self._loaded:
             shutil.rmtree(folder)
             return
-        write_object(folder / files.ADAPTER_CONFIG, files.adapter_config(
-            self._method, self._method.target_modules))
+        write_object(folder / files.ADAPTER_CONFIG, files.adapter_config(self._method, self._method.target_modules))
         self._ask("/v1/load_lora_adapter", {"lora_name": digest, "lora_path": str(folder)})
         if self._loaded:
             self._ask("/v1/unload_lora_adapter", {"lora_name": self._loaded})
@@ -163,10 +164,10 @@ class VllmSampler:
         self._loaded, self._adapters = digest, folder
 
     def _start(self) -> None:
-        """Start a server, and wait until it answers. Raises `RequestError` with its last lines if it does not."""
-        with socket.socket() as door:
-            door.bind(("127.0.0.1", 0))
-            port = int(door.getsockname()[1])
+        """Starts a server, and waits until it answers. Raises `RequestError` with its last lines if it does not."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = int(free.getsockname()[1])
         log = self._folder / "server.log"
         command = [self._config.command, "serve", str(self._weights), "--host", "127.0.0.1", "--port", str(port),
                    "--dtype", {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}[self._compute],
@@ -216,7 +217,7 @@ class VllmSampler:
 
 
 def _stop(process: subprocess.Popen[bytes], folder: Path) -> None:
-    """End a server with the processes that it has started, and remove its folder."""
+    """Ends a server with the processes that it has started, and removes its folder."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
         try:

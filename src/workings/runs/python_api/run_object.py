@@ -124,7 +124,7 @@ class Run:
         return compare(other.path if isinstance(other, Run) else other, self.path)
 
     def verify(self, level: int = 2) -> "Verification":
-        """Check the record, offline."""
+        """Checks the record, offline."""
         from workings.evidence.verify import verify
 
         return verify(self.path, level)

@@ -17,7 +17,7 @@ from workings.record.layout import rollout_file
 from workings.record.reader import RunRecord
 from workings.record.storage import read_plain
 from workings.record.values import Absent
-from workings.rollouts.prompts import Prompt, PromptSet
+from workings.rollouts.prompts import PromptSet
 from workings.rollouts.rollout import Rollout
 from workings.rollouts.rollout_json import from_json
 from workings.ways.parts.experience import PreparedBatch
@@ -90,8 +90,4 @@ class ReopenedRun(ResolvedRun):
     def rollout(self, step: int) -> Rollout | None:
         """The rollout whose first update is ``step``, read from its file; None without one."""
         path = self.run.path / rollout_file(step)
-        return from_json(loads(read_plain(path)), self._prompts_by_id) if path.is_file() else None
-
-    @cached_property
-    def _prompts_by_id(self) -> dict[str, Prompt]:
-        return {prompt.item.id: prompt for prompt in self.prompts.prompts}
+        return from_json(loads(read_plain(path)), self.prompts.by_id) if path.is_file() else None

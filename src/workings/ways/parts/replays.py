@@ -6,7 +6,7 @@ Shape suffixes: A accumulation, B rows, S positions.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -268,8 +268,8 @@ CONTROLS: dict[str, tuple[str, str, Callable[..., Any]]] = {
 
 def wrong_replays(source: BatchSource, controls: Sequence[str]) -> dict[str, tuple[str, BatchSource]]:
     """Wrong sources, which a replay must distinguish from the record: description and source by name in a report."""
-    assert isinstance(source, RowSource | RolloutSource)
-    return {name: (description, replace(source, change=change))
+    # Every source here has a field `change`.
+    return {name: (description, replace(cast(Any, source), change=change))
             for name, description, change in map(CONTROLS.__getitem__, controls)}
 
 

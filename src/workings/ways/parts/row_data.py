@@ -14,7 +14,7 @@ import numpy as np
 
 from workings.config.recipe import Recipe
 from workings.data.batches import Batches, Position, even_accumulation
-from workings.data.pair_rows import LogProbs, log_prob_lines, read_log_prob_lines, verdict_of
+from workings.data.pair_rows import LogProbs, grouped, log_prob_lines, read_log_prob_lines, verdict_of
 from workings.data.rows import RowSet
 from workings.data.top_tokens import (
     TeacherTopTokens,
@@ -27,7 +27,7 @@ from workings.data.top_tokens import (
 from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State, TeachingEngine
 from workings.errors import RecordError, RequestError, TrainingFailed
 from workings.inputs.resolve import ResolvedRun
-from workings.models.batch import Batch, BatchShape
+from workings.models.batch import Batch
 from workings.objectives.base import Objective
 from workings.objectives.kto import VERDICT
 from workings.objectives.policy_gradient import REFERENCE
@@ -60,8 +60,9 @@ class TraceData:
     def batches(self) -> Batches:
         """The rows in the recipe's batches."""
         recipe = self.recipe
-        return Batches(way_of(recipe).grouped(self.rows), seed=recipe.seed, accumulation=recipe.batch.accumulation,
-                       rows_per_micro_batch=recipe.batch.micro_batch * self.devices, data_config=recipe.data)
+        return Batches(grouped(self.rows, recipe.algorithm.rows_per_example), seed=recipe.seed,
+                       rows_per_micro_batch=recipe.batch.micro_batch * self.devices, data_config=recipe.data,
+                       accumulation=recipe.batch.accumulation)
 
     @cached_property
     def steps(self) -> int:
@@ -73,13 +74,9 @@ class TraceData:
         """Digest of the rows."""
         return {"rows": self.rows.digest}
 
-    def shapes(self) -> list[BatchShape]:
-        """All shapes (A, B, S), longest first."""
-        return self.batches.shapes()
-
-    def blank(self, shape: BatchShape) -> Batch:
-        """A batch without contents."""
-        return self.batches.blank(shape)
+    def longest(self) -> Batch:
+        """The longest batch, without contents."""
+        return self.batches.blank(self.batches.shapes()[0])
 
     def write(self, writer: RunWriter) -> None:
         """Writes the row index."""
@@ -233,17 +230,18 @@ def with_pair_signals(batch: Batch, row_ids: Sequence[Sequence[str]], log_probs:
     pairs = sum(len(ids) for ids in row_ids) // 2
     signals = {name: np.zeros(mask.shape, np.float32) for name in objective.signals}
     if IMITATION in signals:
-        # Of the chosen rows.
-        signals[IMITATION][::2] = mask[::2] * (pairs / max(mask[::2].sum(dtype=np.float64), 1))
-    for number, name in ((number, name) for number, ids in enumerate(row_ids) for name in ids):
-        # Only a row's sum counts. At one supervised position, and zero elsewhere, it is added up without rounding.
-        first = number, mask[number].argmax()
-        if VERDICT in signals:
-            signals[VERDICT][first] = verdict_of(name)
-        if REFERENCE in signals:
-            if name not in log_probs:
-                raise RecordError(f"no log probability of the reference for row {name[:80]!r}")
-            signals[REFERENCE][first] = log_probs[name]
+        chosen = mask[::2]
+        signals[IMITATION][::2] = chosen * (pairs / max(chosen.sum(dtype=np.float64), 1))
+    for number, ids in enumerate(row_ids):
+        for name in ids:
+            # Only a row's sum counts. At one supervised position, and zero elsewhere, it is added up without rounding.
+            first = number, mask[number].argmax()
+            if VERDICT in signals:
+                signals[VERDICT][first] = verdict_of(name)
+            if REFERENCE in signals:
+                if name not in log_probs:
+                    raise RecordError(f"no log probability of the reference for row {name[:80]!r}")
+                signals[REFERENCE][first] = log_probs[name]
     return replace(batch, divided_by=float(pairs), signals={
         name: signal.reshape(batch.tokens.shape) for name, signal in signals.items()})
 
@@ -296,7 +294,7 @@ class DistillationData(TraceData):
         for number, part in enumerate(self.files.parts):
             path = writer.path(top_tokens_file(number))
             if not path.is_file():
-                # Queried again, a teacher on other hardware rounds differently, which would mix two runs.
+                # A teacher on other hardware rounds differently, which would mix two runs.
                 if step:
                     raise RecordError(f"part {number} of the teacher's top tokens is missing, and the run has "
                                       f"already taken {step} steps with them")
@@ -304,9 +302,9 @@ class DistillationData(TraceData):
                 rows = {name: row for batch in part for name, row in teacher_top_tokens_by_row(
                     teacher, self.batches, Position(0, batch)).items()}
                 atomic.write_bytes(path, to_bytes(rows.values()))
-                # After the file: an event of a part that is not there would be believed after a crash.
+                # After the file, so that no event names a part that a crash prevented.
                 writer.event("teacher_asked", part=number, rows=len(rows), seconds=perf_counter() - started)
-            # From the file, so that a resumed run and this one train on the same stored bytes.
+            # From the file, so that this run and a resumed one train on the same bytes.
             values |= self.files.open_rows(path, part)
         return values
 

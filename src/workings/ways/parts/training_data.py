@@ -16,7 +16,7 @@ from workings.environments.process import EnvironmentProcess
 from workings.environments.settings import EnvironmentSettings
 from workings.errors import RequestError
 from workings.inputs.resolve import ResolvedRun
-from workings.models.batch import Batch, BatchShape
+from workings.models.batch import Batch
 from workings.record.digest import json_digest
 from workings.record.layout import EPISODES, PROMPTS, REWARDS, TEACHER
 from workings.record.writer import RunWriter
@@ -79,13 +79,10 @@ class PromptData:
         config = self.resolved.recipe.environment
         return None if config is None else EnvironmentSettings(config=config, base=self.resolved.loaded.base)
 
-    def shapes(self) -> list[BatchShape]:
-        """All shapes (A, B, S), longest first."""
-        return [self.shape.batch_shape(length) for length in reversed(self.shape.buckets)]
-
-    def blank(self, shape: BatchShape) -> Batch:
-        """A batch without contents, with the supervised positions of the longest completion."""
-        return Batch.blank(shape).with_loss_positions(min(self.shape.learned, shape[2]))
+    def longest(self) -> Batch:
+        """The longest batch, without contents, with the supervised positions of the longest completion."""
+        length = self.shape.buckets[-1]
+        return Batch.blank(self.shape.batch_shape(length)).with_loss_positions(min(self.shape.learned, length))
 
     def write(self, writer: RunWriter) -> None:
         """Writes the prompts with their expected answers, and the reward settings or the teacher's identity."""
@@ -155,11 +152,9 @@ class PromptData:
     @contextmanager
     def experience(self, engine: Engine, writer: RunWriter) -> Iterator[Experience]:
         """Rollouts, recorded after their first update; the process that gives rewards lives as long as the context."""
-        by_id = {prompt.item.id: prompt for prompt in self.prompts.prompts}
-
         def load_rollout(step: int) -> Rollout | None:
             values = writer.rollout(step)
-            return None if values is None else rollout_json.from_json(values, by_id)
+            return None if values is None else rollout_json.from_json(values, self.prompts.by_id)
 
         teacher = None if self.teacher is None else self.teacher.open(engine, self.resolved)
         with (nullcontext() if self.rewards is None else RewardProcess(self.rewards) as gives_rewards,

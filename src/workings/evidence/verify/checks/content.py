@@ -167,5 +167,4 @@ def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
 def _is_own_text(entry: Entry) -> bool:
     last = entry.name.rpartition("/")[2]
     # A tokenizer's vocabulary may hold any text, such as `/home/user`.
-    return (entry.kind == "file" and last not in THIRD_PARTY_FILES
-            and last.rpartition(".")[2].lower() in TEXT_SUFFIXES)
+    return (entry.kind == "file" and last not in THIRD_PARTY_FILES and last.rpartition(".")[2].lower() in TEXT_SUFFIXES)

@@ -11,6 +11,7 @@ import numpy as np
 
 from workings.config.data import DataConfig
 from workings.data.batches import Batches, Position
+from workings.data.pair_rows import grouped
 from workings.data.rows import Row, RowSet, index_digest, learned_questions, prompt_digest, question_digests
 from workings.errors import RecordError
 from workings.evidence.verify.record import Unit, computed_once
@@ -20,7 +21,6 @@ from workings.record import layout
 from workings.record.digest import bytes_digest
 from workings.record.metrics import padding_share
 from workings.record.storage import TooLarge
-from workings.ways.base import Way
 
 MAX_SEQUENCES = 20_000_000
 """Sequences over all steps beyond which the order is not computed again here."""
@@ -210,6 +210,6 @@ def batches_of(unit: Unit) -> Batches:
         raise RecordError(f"{unit.tree_path(layout.ROWS)}: no rows, or rows longer than data.max_length or empty")
     # Lengths without memory: a view of one zero, as long as the row says.
     rows = tuple(Row(row["id"], np.broadcast_to(zero, (row["tokens"],)), zero, "") for row in kept)
-    assert issubclass(way, Way)  # every section of `workings.ways` is one
-    return Batches(way.grouped(RowSet(rows, (), 0, data_config.max_length)), seed=unit.manifest.seed,
+    row_set = RowSet(rows, (), 0, data_config.max_length)
+    return Batches(grouped(row_set, way.rows_per_example), seed=unit.manifest.seed,
                    rows_per_micro_batch=micro_batch * devices, accumulation=accumulation, data_config=data_config)
