@@ -54,10 +54,7 @@ def write_failure(index: int, error: BaseException) -> bytes:
 
 
 def wait_for(processes: Processes, key: str, limit: float) -> bytes:
-    """A value of the store, after at most ``limit`` seconds.
-
-    Raises `PeerFailed` if another process fails, `Interrupted` if the value is late or the store cannot be reached.
-    """
+    """A value of the store. Raises `PeerFailed` if another process fails, `Interrupted` after ``limit`` seconds."""
     began = time.monotonic()
     while time.monotonic() - began < limit:
         try:
@@ -73,10 +70,7 @@ def wait_for(processes: Processes, key: str, limit: float) -> bytes:
 
 @contextmanager
 def explaining_failures(processes: Processes) -> Iterator[None]:
-    """Replaces the error of a collective call that fails in this context because another process failed.
-
-    Raises `PeerFailed` if that process stored a reason, else `Interrupted`.
-    """
+    """Replaces errors of calls that another process broke: by `PeerFailed` with its reason, else by `Interrupted`."""
     try:
         yield
     # PyTorch and JAX report a lost process by errors of these types.
@@ -240,10 +234,7 @@ def _for_others(argument: Any) -> Any:
 
 def follow(engine: DistributedEngine, processes: Processes, weights: Path | None,
            between_calls: Callable[[], None]) -> dict[str, Any]:
-    """Make the calls of process 0 with this process's engine. Returns the outcome that the last call has.
-
-    ``weights``: directory of the weights on this machine. Raises `WorkingsError` if another process failed.
-    """
+    """Make process 0's calls with this engine; ``weights`` are on this machine. Returns the last call's outcome."""
     states: dict[int, State] = {}
     saves = 0
     with explaining_failures(processes):

@@ -340,10 +340,7 @@ class ShardSavingEngine(Protocol):
     """Optional: checkpoints to which each process writes the parts on its own devices (`models.shards`)."""
 
     def save_shards(self, state: State, directory: Path) -> None:
-        """Write this process's shards of what `save` writes; other processes may still be writing when it returns.
-
-        `restore` reads both layouts, in any number of processes.
-        """
+        """Write this process's shards of what `save` writes, without waiting for others. `restore` reads them."""
 
 
 @runtime_checkable
@@ -386,10 +383,7 @@ class AdapterEngine(Protocol):
 
 @runtime_checkable
 class Sampler(Protocol):
-    """Optional: samples completions with the weights that an engine trains. Another program can do so as well.
-
-    ``state`` is the engine's; it is not consumed.
-    """
+    """Optional: samples completions with the weights that an engine trains. ``state`` is not consumed."""
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
@@ -483,10 +477,7 @@ class PlanningEngine(Protocol):
         """
 
     def inspection_key(self, target: Target) -> Mapping[str, Any]:
-        """Facts that decide the results of `inspect_for`, as JSON values, in addition to request and programs.
-
-        These are the target as the compiler gets it, versions, flags, and a digest of the engine's own source.
-        """
+        """Facts that also decide `inspect_for`, in JSON values: target, versions, flags, digest of the source."""
 
     def usable_memory(self, target: Target) -> tuple[int, str]:
         """Bytes of one device of the target (GPU or TPU) that this engine may use, and the source of the number."""

@@ -63,10 +63,7 @@ def launched() -> str:
 
 
 def started_apart() -> str:
-    """The variable of a launcher that started several processes without connecting them, as ``NAME=VALUE``.
-
-    Empty without one. The variables are those of Kubeflow's Trainer, Slurm, Open MPI and MPICH.
-    """
+    """As `launched`, for processes that their launcher does not connect (Kubeflow, Slurm, Open MPI, MPICH)."""
     return _first_of("PET_NNODES", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
 

@@ -36,10 +36,7 @@ def engine_names() -> list[str]:
 
 
 def find_engine(name: str) -> RegisteredEngine:
-    """Import the engine with this name.
-
-    Raises `RequestError` if no package or more than one registers it, or if its libraries are not installed.
-    """
+    """Import the engine with this name. Raises `RequestError` if it is missing, ambiguous, or lacks a library."""
     point = find_plugin(GROUP, name, given=f"engine: {name}", task="register")
     if point is None:
         near = get_close_matches(name, engine_names(), n=1)

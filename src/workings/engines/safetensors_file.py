@@ -64,10 +64,7 @@ def write_tensors(path: Path, tensors: Plan, fetch: Callable[[str], np.ndarray])
 
 def write_shard(directory: Path, file: str, place: tuple[int, int], slices: Plan,
                 fetch: Callable[[str], np.ndarray]) -> None:
-    """Write the slices of one process in place of ``file``; ``place``: its index, and the number of all processes.
-
-    The bytes are on the disk when it returns, so that other processes can read them.
-    """
+    """Write a process's slices of ``file`` to the disk; ``place``: its index, and the number of processes."""
     path = directory / shard_file(file, *place)
     write_tensors(path, slices, fetch)
     with path.open("rb+") as stream:

@@ -13,10 +13,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 
 
 def describe(root: Path = Path("/")) -> dict[str, Any]:
-    """The machine, and the part of it that this process may use, as ``env/env_info.json`` records them.
-
-    ``root``: parent folder of ``proc`` and ``sys`` (tests give another one).
-    """
+    """The machine, and the part of it that this process may use, as ``env/env_info.json``; ``root``: of ``proc``."""
     memory = host_memory(root)
     logical = os.cpu_count() or 1
     # Containers and job schedulers may restrict a process to some cores, or to a quota of processor time.

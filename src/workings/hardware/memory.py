@@ -49,10 +49,7 @@ GROUP_FILES_V2 = _GroupFiles("memory.max", "memory.current", "inactive_file")
 
 
 def host_memory(root: Path = Path("/")) -> HostMemory:
-    """The lowest limit, and the least free memory; they may have different sources.
-
-    ``root``: parent folder of ``proc`` and ``sys`` (tests give another one).
-    """
+    """The lowest limit and the least free memory, each with its source; ``root``: parent of ``proc`` and ``sys``."""
     limits = [_machine(root), *_groups(root), *_address_space(root)]
     limit, limit_source = min((each.limit_bytes, each.source) for each in limits)
     # A limit may be lowered below what is in use already.

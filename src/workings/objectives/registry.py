@@ -20,10 +20,7 @@ OBJECTIVES: Mapping[str, type[Objective]] = {objective.name: objective for objec
 
 
 def find_objective(name: str) -> type[Objective]:
-    """The class of the objective with this name.
-
-    Raises `RequestError` if no package or more than one registers it, or if the class has another name.
-    """
+    """The class of an objective. Raises `RequestError` if it is missing or ambiguous, or its class has another name."""
     if name in OBJECTIVES:
         # Another package must not change the meaning of recorded recipes.
         refuse_our_names(GROUP, [name], kind="objective")

@@ -82,10 +82,7 @@ def with_per_layer_table(parts: Mapping[str, int], run: PlannedRun, program: Pro
 
 
 def _by_proportion(run: PlannedRun, program: ProgramName, counted: Mapping[str, int], rest: int) -> dict[str, int]:
-    """Temporary arrays of a compiled program: the estimated parts, scaled down to ``rest`` bytes if they are larger.
-
-    Empty for a teacher's program, because the formulas know the student's shape only.
-    """
+    """Temporary arrays of a compiled program by the formulas, scaled down to ``rest`` bytes; empty for a teacher."""
     if program == TEACHER:
         return {}
     shape, mesh = run.mesh.share_of_a_copy(run.largest_shape(program)), run.mesh.of_a_copy

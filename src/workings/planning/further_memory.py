@@ -23,10 +23,7 @@ FROZEN_MODELS = (REFERENCE, TEACHER)
 
 def with_frozen_models(run: PlannedRun, inspections: Inspections, teacher: TeacherModel | None,
                        inspect: Callable[[PlannedRun], Inspection]) -> Inspections:
-    """Adds the recipe's frozen models to the inspections of a run, and the program of its teacher.
-
-    ``inspect`` inspects the teacher's run, whose only program is ``log_probs``.
-    """
+    """Adds frozen models and the teacher's program; ``inspect`` inspects the teacher's only program ``log_probs``."""
     inspections = with_reference(run.request, run.mesh, inspections)
     way = way_of(run.recipe)
     if teacher is None or way.teacher_keys is None or inspections["step"].refused:

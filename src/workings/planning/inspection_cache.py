@@ -28,10 +28,7 @@ from workings.record.progress import slow_operation
 
 def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: ProgramShapes,
                      target: Target) -> Inspections:
-    """Inspections of the programs, read from the cache if they are there; only that of the step if it is refused.
-
-    Raises the errors of `PlanningEngine.inspect_for`.
-    """
+    """Inspections of the programs, from the cache or else from the engine; only the step's if the step is refused."""
     key = engine.inspection_key(target)
     paths = {name: _cache_path(engine.name, request, name, size, key) for name, size in programs.items()}
     inspections = {name: Inspection.from_json(json.loads(path.read_text("utf-8")))

@@ -55,10 +55,7 @@ class LoweredProgram(NamedTuple):
 
 def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any],
                      size: GenerationShape, *, drawn: int) -> Any:
-    """The program that `Generator` compiles for prompts of this size.
-
-    ``drawn``: completions that are sampled of each prompt; 0: greedy.
-    """
+    """The program of `Generator` for prompts of this size; ``drawn``: samples of each prompt, 0: greedy."""
     prompts, rows, prompt, room = generation_sizes(size, spec.layout.shape.row_devices, drawn)
     # Shardings come with the parameters, because `Generator` jits without input shardings.
     params = jax.tree.map(lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),

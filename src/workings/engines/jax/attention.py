@@ -48,10 +48,7 @@ def _attended(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scal
 @partial(jax.custom_vjp, nondiff_argnums=(4, 5))
 def trained_attention(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scale: float,
                       softcap: float) -> jax.Array:
-    """Attention of `_attended` with a derivative by hand, which reads the scores less often than the automatic one.
-
-    Every query must be allowed at least one key.
-    """
+    """`_attended` with a derivative by hand, which reads scores less often. Every query must be allowed a key."""
     return _attended(q, k, v, allowed, scale, softcap)[0]
 
 

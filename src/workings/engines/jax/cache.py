@@ -89,10 +89,7 @@ def repeat_rows(layout: Layout, caches: Caches, copies: int) -> Caches:
 
 
 def fills_by_head(layout: Layout) -> bool:
-    """Whether prompts are read into rings in the order of `by_head`.
-
-    XLA's programs for GPUs decode from this order, and would copy the whole cache into it before the first token.
-    """
+    """Whether prompts are read in the order of `by_head`, into which XLA for GPUs would copy the whole cache."""
     return bool(layout.mesh.devices.flat[0].platform == "gpu")
 
 

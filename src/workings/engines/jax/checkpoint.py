@@ -63,10 +63,7 @@ def _stored_names(key: str, x: Any) -> list[tuple[str, int | None]]:
 
 
 def write(path: Path, arrays: Mapping[str, Any], make: Callable[[str], jax.Array]) -> None:
-    """Write flat arrays, in process 0; the other processes help to gather them.
-
-    ``arrays`` give shapes and formats; ``make`` gives each array when it is written.
-    """
+    """Write flat arrays in process 0, with the help of the others; ``make`` gives each array when it is written."""
     plan: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
     source: dict[str, tuple[str, int | None]] = {}
     for key, x in arrays.items():
@@ -188,10 +185,7 @@ def saved_weights(directory: Path, spec: StepSpec, abstract: Params, shardings: 
 
 
 def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Params, seed: int) -> Params:
-    """Parameters from a directory in Hugging Face's format, cast to the state's dtype, and fresh adapters.
-
-    Weights are quantized matrix by matrix on the host. Raises `RequestError` as `model_weights`.
-    """
+    """Parameters from Hugging Face's format, quantized one by one, and new adapters. Raises as `model_weights`."""
     source = model_weights(directory, spec.shape)
     shardings = flatten_params(shardings)
     params: dict[str, Any] = {}
@@ -224,10 +218,7 @@ def _quantized(read: Callable[[str], np.ndarray], name: str, spec: StepSpec) -> 
 
 
 def export(params: Params, spec: StepSpec, directory: Path) -> None:
-    """Write full weights and ``config.json`` into an existing directory, with adapters merged into the weights.
-
-    ``adapter/`` holds the adapters alone; they belong on the weights that training started from.
-    """
+    """Write merged weights and ``config.json`` into an existing directory, and adapters alone into ``adapter/``."""
     tensors = flatten_params(params)
     shapes = parameter_shapes(spec.shape, spec.parameter_dtype)
     write(directory / files.MODEL_FILE, shapes,

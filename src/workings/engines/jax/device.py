@@ -37,10 +37,7 @@ class Devices:
 
 
 def find_devices(asked: str, present: Mapping[str, str] | None = None) -> Devices:
-    """Devices for ``auto``, ``cpu``, ``gpu`` or ``tpu``; ``present``: see `accelerators`.
-
-    Raises `DeviceError` if the machine does not have the requested device, or JAX cannot use it.
-    """
+    """Devices for ``auto``, ``cpu``, ``gpu`` or ``tpu``. Raises `DeviceError` if JAX cannot use such devices here."""
     present = accelerators() if present is None else present
     accelerator = next((each for each in ("tpu", "gpu") if each in present), None)
     if asked != "auto":

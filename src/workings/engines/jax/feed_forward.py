@@ -42,10 +42,7 @@ def chunk_count(positions: int) -> int:
 
 
 def chunked(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layout, inner: int) -> jax.Array:
-    """`gated` in chunks, for x ``[B, S, D]`` that is split by row; backward computes inner activations again.
-
-    ``inner``: the layer's feed-forward width.
-    """
+    """`gated` for x ``[B, S, D]`` split by row, in chunks that backward recomputes; ``inner``: inner width."""
     specs = [{key: layout.spec(f"{name}.{key}", w.shape) for key, w in tensors.items()}
              for name, tensors in zip(NAMES, three, strict=True)]
     # `_local` is the program of one device: it gathers matrices before its loop over chunks.

@@ -290,10 +290,7 @@ class Generator:
 
     def answer(self, params: Params, prompts: Sequence[Sequence[int]], max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float = 0.0, seeds: Sequence[int] | None = None) -> list[Completion]:
-        """One completion per prompt, in the order given; greedy without ``seeds``.
-
-        Raises `RequestError` for an empty prompt, and for seeds or a temperature that cannot be sampled with.
-        """
+        """One completion per prompt, in order; greedy without ``seeds``. Raises `RequestError` as `check_sampling`."""
         check_prompts(prompts)
         if seeds is not None:
             check_sampling(prompts, temperature, seeds)

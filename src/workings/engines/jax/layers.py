@@ -93,11 +93,7 @@ def slides(shape: ModelShape, layers: Sequence[int], inputs: Params) -> bool | j
 
 
 def unroll(shape: ModelShape) -> int:
-    """Iterations of a scan over layers that are unrolled: all if there are few layers, else one.
-
-    A loop copies every kept activation into a stack: a third of a tiny model's step. It saves minutes of compilation
-    for a deep model.
-    """
+    """Iterations of a scan over layers to unroll: all of a few layers, which is faster; else one, to compile faster."""
     return shape.layers if shape.layers <= 8 else 1
 
 
@@ -161,10 +157,7 @@ class LayerScan:
         return weights, constants | {name: _slice_stack(loop, stack, x) for name, x in self.inputs.items()}
 
     def _layer_step(self, stack: Sequence[int], kind: bool | None, shared_kv: Mapping[bool, KeysValues]) -> Any:
-        """A layer as a scan calls it; the carry is ``[B, S, D]`` and the keys and values that this loop shares.
-
-        ``kind``: see `_shared_kind`; ``shared_kv``: what earlier loops share, by whether their layer slides.
-        """
+        """A layer as a scan calls it; ``kind``: see `_shared_kind`; ``shared_kv``: by whether their layer slides."""
         reuses_kv = self.shape.shares_keys(stack[0])
         one_layer = self.make_layer(stack)
         needs_kv = kind is not None or self.keep_kv

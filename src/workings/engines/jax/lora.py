@@ -35,10 +35,7 @@ class Lora:
 
 
 def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, tp: int) -> Lora | None:
-    """The adapters of a recipe's `method`; None for full fine-tuning.
-
-    Raises `RequestError` for a projection that the model does not have, or 4-bit blocks that ``tp`` would cut.
-    """
+    """The adapters of a method; None for full fine-tuning. Raises `RequestError` if they do not fit the model."""
     if isinstance(method, FullConfig):
         return None
     lora = Lora(method=method, four_bits=method.name == "qlora",
@@ -94,11 +91,7 @@ def init_adapters(seed: Any, lora: Lora, shape: ModelShape) -> dict[str, jax.Arr
 
 
 def dropout_tensors(lora: Lora | None, shape: ModelShape, key: jax.Array | None) -> dict[str, jax.Array]:
-    """Tensors that make adapters drop inputs in one micro batch, by flat name: a random key and the rate for each.
-
-    As in peft, each projection of each layer has its own mask. It depends on the micro batch's ``key``, on the
-    projection and on the layer.
-    """
+    """Tensors for dropout in a micro batch by flat name: a key and a rate for each projection of each layer."""
     if lora is None or key is None:
         return {}
     tensors = {}
@@ -113,10 +106,7 @@ def dropout_tensors(lora: Lora | None, shape: ModelShape, key: jax.Array | None)
 
 
 def dropout_keys(lora: Lora | None, seed: int, step: jax.Array | int, count: int) -> jax.Array | None:
-    """``[A]`` a random key for each of ``count`` micro batches of a step; None without dropout.
-
-    Keys depend on seed, step and place only, so that a resumed or repeated step drops the same inputs.
-    """
+    """``[A]`` random keys of a step's micro batches, from seed, step and place only; None without dropout."""
     if lora is None or not lora.method.dropout:
         return None
     step_key = jax.random.fold_in(tensor_key(seed, "adapter dropout"), step)

@@ -46,10 +46,7 @@ NUMBER = "number"
 
 
 def rms_norm(x: jax.Array, weight: jax.Array | None, shape: ModelShape) -> jax.Array:
-    """Root-mean-square norm over the last axis, in float32, returned in x's dtype; ``weight``: None for 1.
-
-    Numbers are rounded where transformers rounds them, so that both agree in bfloat16, too.
-    """
+    """Root-mean-square norm of the last axis, in float32, rounded as in transformers; ``weight``: None for 1."""
     wide = x.astype(jnp.float32)
     normed = wide * jax.lax.rsqrt(jnp.mean(jnp.square(wide), -1, keepdims=True) + shape.rms_norm_eps)
     if weight is None:

@@ -65,10 +65,7 @@ def _levels(codes: jax.Array) -> jax.Array:
 
 
 def dequantize(codes: jax.Array, absmax: jax.Array, inner: int, dtype: Any) -> jax.Array:
-    """The transposed matrix ``[in, out]`` of codes and scales, or of a part of them; computed in float32.
-
-    ``inner``: the ``in`` of the whole matrix.
-    """
+    """The transposed matrix ``[in, out]``, computed in float32; ``inner``: the ``in`` of the whole matrix."""
     pairs = codes.astype(jnp.int32)
     elements = jnp.concatenate([pairs >> 4, pairs & 15], 1)  # [blocks, 64] or [blocks, 64, out]
     values = (_levels(elements) * absmax[:, None]).astype(dtype)

@@ -139,10 +139,7 @@ class Adafactor(_Rule):
 
 @dataclass(frozen=True)
 class Muon(_Rule):
-    """Muon by optax for the matrices of the layers, `AdamW` for all other tensors.
-
-    The matrices of a stack are made orthogonal one after the other, to save memory.
-    """
+    """Muon by optax for the matrices of the layers, one after the other to save memory; `AdamW` for the rest."""
 
     config: MuonConfig
 

@@ -184,10 +184,7 @@ def _refuse_taken_port(address: str) -> None:
 
 
 def refuse_strangers(devices: tuple[jax.Device, ...]) -> None:
-    """Raise `DeviceError` for devices of other hosts, such as those of a TPU pod, that are not connected.
-
-    XLA would wait for them forever.
-    """
+    """Raise `DeviceError` for devices of other hosts that are not connected: XLA would wait for them forever."""
     hosts = {device.process_index for device in devices}
     if len(hosts) > 1 and not jax.distributed.is_initialized():
         raise DeviceError(f"this process sees devices of {len(hosts)} hosts and has not met the others' processes",

@@ -44,10 +44,7 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
 
 
 def _attention(asked: str, shape: ModelShape, layout: Layout, platform: str) -> Attention:
-    """The attention function.
-
-    ``auto`` is flash on a TPU if the kernel supports chip and model, chunked on other accelerators, plain on a CPU.
-    """
+    """The attention function; ``auto``: flash on a TPU if the kernel supports it, chunked on a GPU, plain on a CPU."""
     if asked == "auto":
         on_tpu = "chunked" if flash_refusal(shape, layout.mesh.devices.flat[0].device_kind) else "flash"
         asked = {"tpu": on_tpu, "gpu": "chunked"}.get(platform, "plain")
