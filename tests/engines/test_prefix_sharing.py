@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests.engines.tiny import request, tiny_shape
 from workings.engines.torch.engine import TorchEngine
@@ -43,7 +44,7 @@ def batch_of_pairs() -> Batch:
 
 
 def distinct(tokens: Any, segments: Any) -> DistinctPositions | None:
-    return DistinctPositions.of_rows(np.asarray(tokens), np.asarray(segments), np.zeros(0, int))
+    return DistinctPositions.of_rows(np.asarray(tokens), np.asarray(segments), np.zeros(0, int), torch.device("cpu"))
 
 
 def test_distinct_positions_are_counted_once_and_lead_back() -> None:
@@ -74,6 +75,20 @@ def test_a_position_is_shared_by_eight_rows_at_most() -> None:
     assert found.index_BS[:, 0].tolist() == [0] * 8 + [3] * 8 + [10] * 4
     assert found.index_BS[:, 1].tolist() == [1] * 8 + [4] * 5 + [6] + [8] * 6
     assert len(found.first_P) == 11
+
+
+def test_rows_of_another_device_stay_there() -> None:
+    """Tensors of PyTorch's device without memory refuse any operation with tensors of the CPU."""
+    rows = np.full((4, 6), 7)
+    found = DistinctPositions.of_rows(rows, np.ones_like(rows), np.arange(3), torch.device("meta"))
+    assert found is not None
+    assert {x.device.type for x in (found.index_BS, found.first_P, found.supervised_N)} == {"meta"}
+    x = torch.empty(1, 2, 6, 8, device="meta", requires_grad=True)
+    merged = found.merge(found.split(x))
+    assert (merged.shape, merged.device) == (x.shape, x.device)
+    merged.sum().backward()
+    assert x.grad is not None
+    assert x.grad.device == x.device
 
 
 @pytest.mark.slow

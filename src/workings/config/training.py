@@ -245,9 +245,8 @@ class MemoryConfig(Section):
     """Memory of the table of per-layer embeddings, in models that have one (Gemma 4 E2B and E4B): `host` keeps it in
     the host's memory, and only the rows of a batch's tokens are copied to the device (engine `torch`)."""
     cpu_optimizations: bool = True
-    """Savings that help only on a CPU (`jax`: the loss at loss positions; `torch`: completions in micro batches of
-    similar length, equal beginnings computed once). `false`: a CPU runs the same programs as accelerators. No effect
-    on other devices."""
+    """Savings on a CPU (`jax`: the loss at loss positions; `torch`: completions in micro batches of similar length,
+    equal beginnings computed once). `false`: none of them on a CPU. No effect on other devices."""
 
 
 class MeshConfig(Section):

@@ -56,7 +56,7 @@ class _ToDistinct(torch.autograd.Function):
         index_BS, first_P = ctx.saved_tensors
         index = index_BS.view(-1)
         # Only the position that a value was taken from gets its gradient.
-        is_first = first_P.index_select(0, index) == torch.arange(len(index))
+        is_first = first_P.index_select(0, index) == torch.arange(len(index), device=index.device)
         return (grads[0].index_select(0, index) * is_first[:, None]).view(*index_BS.shape, -1), None, None
 
 
@@ -72,9 +72,9 @@ class DistinctPositions:
     """int64: number of each supervised position's distinct position."""
 
     @classmethod
-    def of_rows(cls, tokens_BS: np.ndarray, segment_ids_BS: np.ndarray,
-                supervised_N: np.ndarray) -> "DistinctPositions | None":
-        """The distinct positions of rows; None if there are none, or too many to save anything.
+    def of_rows(cls, tokens_BS: np.ndarray, segment_ids_BS: np.ndarray, supervised_N: np.ndarray,
+                device: torch.device) -> "DistinctPositions | None":
+        """The distinct positions of rows, on a device; None if there are none, or too many to save anything.
 
         ``supervised_N``: supervised positions of the flattened rows.
         """
@@ -82,7 +82,8 @@ class DistinctPositions:
         first = np.flatnonzero(is_first)
         if not 0 < len(first) <= MAX_SHARE * is_first.size:
             return None
-        return cls(*(torch.from_numpy(x.astype(np.int64)) for x in (index, first, index.reshape(-1)[supervised_N])))
+        arrays = index, first, index.reshape(-1)[supervised_N]
+        return cls(*(torch.from_numpy(x.astype(np.int64)).to(device) for x in arrays))
 
     def to_distinct(self, x_BS: Tensor) -> Tensor:
         """``[1, P]`` of ``[B, S]``, which is equal where prefixes are equal."""

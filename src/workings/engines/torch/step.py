@@ -104,7 +104,7 @@ def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[
         index = np.flatnonzero(own["loss_mask"])
         distinct = None
         if spec.share_prefixes:
-            distinct = DistinctPositions.of_rows(own["tokens"], own["segment_ids"], index)
+            distinct = DistinctPositions.of_rows(own["tokens"], own["segment_ids"], index, spec.device)
         micro_batches.append(Rows(
             tokens=integers(own["tokens"]), positions=integers(own["positions"]),
             segment_ids=integers(own["segment_ids"]), index=integers(index),
