@@ -211,6 +211,6 @@ class Decoder:
 
 
 def can_replay(spec: TorchSpec) -> bool:
-    """Whether a card computes a token alone. A table on the host, experts and other processes need the host."""
+    """Whether a card can replay a token. Tables on the host, experts and other processes need the host within it."""
     return (spec.device.type == "cuda" and spec.shape.verified and not spec.shape.has_state and not spec.shape.experts
             and not spec.table_on_host and spec.mesh.processes == 1)

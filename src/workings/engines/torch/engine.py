@@ -11,16 +11,7 @@ import torch
 
 from workings.config.method import FullConfig
 from workings.config.training import MeshConfig
-from workings.engines.base import (
-    Completion,
-    EngineRequest,
-    Inspection,
-    LossSum,
-    Memory,
-    StepResult,
-    require_adapters,
-    require_signals,
-)
+from workings.engines import base
 from workings.engines.prefill import MAX_PROMPTS, check_prompts, check_sampling, copies_of_each
 from workings.engines.refusals import refuse, torch_refusals
 from workings.engines.torch import checkpoint, device, generate, lora, model, processes, step
@@ -51,7 +42,7 @@ class TorchEngine(TorchPlanning):
 
     join = staticmethod(processes.join)
 
-    def __init__(self, request: EngineRequest, found: device.Device) -> None:
+    def __init__(self, request: base.EngineRequest, found: device.Device) -> None:
         refuse_conflicts(request, 1)
         self.request = request
         self.device = found
@@ -60,7 +51,7 @@ class TorchEngine(TorchPlanning):
         refuse_unsuited(self.spec)
 
     @classmethod
-    def open(cls, request: EngineRequest) -> "TorchEngine":
+    def open(cls, request: base.EngineRequest) -> "TorchEngine":
         """Find the device. Raises `DeviceError` if what was asked for is absent or unusable."""
         # Before this process opens a device or waits for others.
         refuse(torch_refusals(request))
@@ -112,29 +103,29 @@ class TorchEngine(TorchPlanning):
             check_masks(self.spec, state.root)
         return state
 
-    def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
+    def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, base.StepResult]:
         """One update with one batch; ``state`` is changed in place."""
         refuse_conflicts(self.request, batch.tokens.shape[0])
-        require_signals(self.request.objective, batch)
+        base.require_signals(self.request.objective, batch)
         parts = self._parts(batch)
         objective = self.request.objective
         rows = [each for _, part in parts for each in step.to_rows(self.spec, part, objective.signals)]
         numbers, log_probs = step.run_step(self.spec, state, rows, batch.divisor, learning_rate)
         at_positions = self._at_positions(batch, parts, rows, log_probs) if log_probs else None
-        return state, StepResult.of(numbers.tolist(), objective.metrics, at_positions)
+        return state, base.StepResult.of(numbers.tolist(), objective.metrics, at_positions)
 
     def _parts(self, batch: Batch) -> list[Part]:
         """The micro batches that are computed."""
         return parts_by_length(batch) if self.spec.group_by_length else one_part(batch)
 
     @torch.no_grad()
-    def evaluate(self, state: State, batch: Batch) -> LossSum:
+    def evaluate(self, state: State, batch: Batch) -> base.LossSum:
         """Loss of a batch, no update."""
         sums = [state.run(partial(step.micro_batch_loss, self.spec, rows=rows))
                 for rows in step.to_rows(self.spec, batch)]
         # In float64 the order of micro batches and processes hardly matters.
         total = float(self.spec.mesh.sum(torch.stack(sums).double().sum()))
-        return LossSum(loss_sum=total, supervised_tokens=batch.supervised_tokens)
+        return base.LossSum(loss_sum=total, supervised_tokens=batch.supervised_tokens)
 
     @torch.no_grad()
     def log_probs(self, state: State, batch: Batch) -> np.ndarray:
@@ -172,7 +163,7 @@ class TorchEngine(TorchPlanning):
 
     def without_adapters(self, state: State) -> State:
         """The model without its adapters. It shares the weights of ``state``, so it stays valid after further steps."""
-        require_adapters(self.request.method)
+        base.require_adapters(self.request.method)
         return State(root=state.root, trained={}, moments={}, step=state.step, without_adapters=True)
 
     def logits(self, state: State, batch: Batch) -> np.ndarray:
@@ -183,12 +174,12 @@ class TorchEngine(TorchPlanning):
             return model.final_logits(state.model, hidden, self.spec.shape.final_softcap).cpu().numpy()
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
-                 stop_ids: Sequence[int]) -> list[Completion]:
+                 stop_ids: Sequence[int]) -> list[base.Completion]:
         """Greedy completions in the order of the prompts."""
         return self._answers(state, prompts, max_new_tokens, stop_ids)
 
     def stream(self, state: State, prompt: Sequence[int], *, max_new_tokens: int, stop_ids: Sequence[int],
-               tell: Callable[[int], None]) -> Completion:
+               tell: Callable[[int], None]) -> base.Completion:
         """The completion that `generate` returns for one prompt; its tokens are passed on one by one."""
         def tell_token(token: int) -> None:
             if token not in stop_ids:
@@ -197,21 +188,21 @@ class TorchEngine(TorchPlanning):
         return self._answers(state, [prompt], max_new_tokens, stop_ids, tell=tell_token)[0]
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
-               temperature: float, seeds: Sequence[int]) -> list[Completion]:
+               temperature: float, seeds: Sequence[int]) -> list[base.Completion]:
         """One sampled completion per prompt, in the order of the prompts; it depends on its own seed."""
         check_sampling(prompts, temperature, seeds)
         return self._answers(state, prompts, max_new_tokens, stop_ids, temperature, seeds)
 
     def _answers(self, state: State, prompts: Sequence[Sequence[int]], max_new_tokens: int, stop_ids: Sequence[int],
                  temperature: float = 0.0, seeds: Sequence[int] = (),
-                 tell: Callable[[int], None] | None = None) -> list[Completion]:
+                 tell: Callable[[int], None] | None = None) -> list[base.Completion]:
         """Completions in the order of the prompts, greedy at temperature 0."""
         check_prompts(prompts)
         mesh = self.spec.mesh
         copies = 1
         if self.spec.shape.verified:  # other caches may have contents that cannot be repeated
             copies = copies_of_each(prompts, min(MAX_PROMPTS, len(prompts) // mesh.processes))
-        answers: dict[int, Completion] = {}
+        answers: dict[int, base.Completion] = {}
         for indices in generate.batch_indices(prompts, copies, mesh.processes,
                                               same_length=has_linear_state(state.model)):
             pick: PickToken = generate.greedy
@@ -243,7 +234,7 @@ class TorchEngine(TorchPlanning):
 
     def with_adapters(self, state: State, directory: Path) -> State:
         """The same model with the adapters of a checkpoint."""
-        require_adapters(self.request.method)
+        base.require_adapters(self.request.method)
         checkpoint.read_saved(self.spec, directory, lora.trainable_parameters(state.model))
         return state
 
@@ -251,14 +242,14 @@ class TorchEngine(TorchPlanning):
         """Weights and ``config.json`` in Hugging Face's format, with adapters merged, and the adapters separately."""
         checkpoint.export(self.spec, state, directory)
 
-    def memory(self) -> Memory:
+    def memory(self) -> base.Memory:
         """Peak memory so far: what PyTorch's allocator reserved, or the process's peak resident set on a CPU."""
         if self.device.platform == "gpu":
-            return Memory(peak_bytes=torch.cuda.max_memory_reserved(self.device.device),
+            return base.Memory(peak_bytes=torch.cuda.max_memory_reserved(self.device.device),
                           source="device (max_memory_reserved)")
-        return Memory(peak_bytes=peak_resident_bytes(), source=PROCESS_PEAK)
+        return base.Memory(peak_bytes=peak_resident_bytes(), source=PROCESS_PEAK)
 
-    def inspect(self, batch: Batch) -> Inspection:
+    def inspect(self, batch: Batch) -> base.Inspection:
         """Memory of a step for a batch of this shape, traced without running it."""
         platform, mesh, card = self.device.platform, self.spec.mesh, TracedCard()
         if platform == "gpu":

@@ -5,15 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from workings.config.training import MeshConfig
-from workings.engines.base import (
-    EngineRequest,
-    Inspection,
-    Inspections,
-    NotInspected,
-    ProgramName,
-    ProgramShapes,
-    Refusal,
-)
+from workings.engines import base
 from workings.engines.child_process import ask_child
 from workings.engines.refusals import refuse, torch_refusals
 from workings.engines.source_digest import library_versions, source_digest
@@ -32,8 +24,8 @@ class TracedCard:
     """Whether the kernels of `triton` run there, where the card's matrix units are new enough."""
 
 
-def trace_for(request: EngineRequest, programs: ProgramShapes, platform: str,
-              card: TracedCard) -> dict[ProgramName, Inspection]:
+def trace_for(request: base.EngineRequest, programs: base.ProgramShapes, platform: str,
+              card: TracedCard) -> dict[base.ProgramName, base.Inspection]:
     """Trace programs of the PyTorch engine on a ``gpu`` or ``cpu``; the result of each by its name.
 
     ``request.mesh`` says how many processes share a step. Raises `RequestError` for what the engine does not do or if
@@ -41,7 +33,7 @@ def trace_for(request: EngineRequest, programs: ProgramShapes, platform: str,
     """
     ask = {"request": request.to_json(), "programs": dict(programs), "platform": platform, "card": asdict(card)}
     answer, _ = ask_child("workings.engines.torch.trace.child", ask, "the trace of the PyTorch step")
-    return {name: Inspection.from_json(inspected) for name, inspected in answer["programs"].items()}
+    return {name: base.Inspection.from_json(inspected) for name, inspected in answer["programs"].items()}
 
 
 LIBRARIES = ("torch", "transformers", "peft", "bitsandbytes", "accelerate")
@@ -58,16 +50,16 @@ class TorchPlanning:
     process_per_device: bool = True
 
     @classmethod
-    def refusals(cls, request: EngineRequest) -> Sequence[Refusal]:
+    def refusals(cls, request: base.EngineRequest) -> Sequence[base.Refusal]:
         """Features of the request that the engine does not have."""
         return [*torch_refusals(request)]
 
     @classmethod
-    def inspect_for(cls, request: EngineRequest, programs: ProgramShapes, target: Target) -> Inspections:
+    def inspect_for(cls, request: base.EngineRequest, programs: base.ProgramShapes, target: Target) -> base.Inspections:
         """Traces of the programs. Raises `NotInspected` for matrices that are split, and as `trace_for`."""
         # The plan then uses the memory formulas, which know `tp`.
         if request.mesh.tp > 1:
-            raise NotInspected("engine: torch splits rows and parameters, not matrices (mesh.tp)")
+            raise base.NotInspected("engine: torch splits rows and parameters, not matrices (mesh.tp)")
         refuse(torch_refusals(request))
         if request.mesh.fsdp == "auto":
             copies = request.mesh.replicate

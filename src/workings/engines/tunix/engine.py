@@ -204,14 +204,15 @@ class TunixEngine:
         moments = {theirs: convert(unflatten_params(ours["moments"][slot])) for slot, theirs in SLOTS.items()}
 
         def value(path: Place, kept: Any) -> jax.Array:
-            slot = next((name for name in SLOTS.values() if name in path), None)
-            if slot:
-                return moments[slot][path[path.index(slot) + 1:]]
-            # A copy, because the step donates its arguments and no two of them may share memory.
-            return jnp.zeros((), kept.dtype) if "hyperparams" in path else jnp.array(ours["step"], kept.dtype)
+            for name in SLOTS.values():
+                if name in path:  # the path of the weight follows
+                    return moments[name][path[path.index(name) + 1:]]
+            if "hyperparams" in path:
+                return jnp.zeros((), kept.dtype)
+            return jnp.array(ours["step"], kept.dtype)  # a copy: the step donates, so counters may not share memory
 
-        there = nnx.to_flat_state(self._optimizer_state)
-        optimizer = nnx.from_flat_state([(path, x.replace(value(path, x.get_value()))) for path, x in there])
+        optimizer = nnx.from_flat_state([(path, x.replace(value(path, x.get_value())))
+                                         for path, x in nnx.to_flat_state(self._optimizer_state)])
         return {"model": filled(self._model_state, convert(ours["params"])), "optimizer": optimizer,
                 "step": int(ours["step"])}
 

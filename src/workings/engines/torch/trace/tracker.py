@@ -9,8 +9,9 @@ Two things would make a plain count wrong:
 """
 
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -49,6 +50,14 @@ ONLY_OWNER = 2
 """Use count of a storage, seen from inside a dispatch, that only one tensor has."""
 
 
+class LiveStorage(NamedTuple):
+    """A storage that has not disappeared: its number, which is never used twice, and its bytes."""
+
+    key: int
+    size: int
+    reference: Any
+
+
 class LiveStorages(TorchDispatchMode):
     """While entered, logs when a storage appears, is resized, or disappears.
 
@@ -58,11 +67,11 @@ class LiveStorages(TorchDispatchMode):
     def __init__(self, *, on_card: bool = False) -> None:
         super().__init__()
         self.log, self._on_card = Log(), on_card
-        self._keys: dict[int, int] = {}
-        self._sizes: dict[int, int] = {}
-        self._watched: dict[int, Any] = {}
+        self._live: dict[int, LiveStorage] = {}
+        """By address."""
         self._count = 0
         self._state: set[int] = set()
+        """Addresses of tensors that existed before the program."""
 
     def __enter__(self) -> "LiveStorages":
         # FSDP frees gathered layers by resizing their storages, without an operator.
@@ -90,9 +99,9 @@ class LiveStorages(TorchDispatchMode):
 
     def call(self, x: Tensor, category: str) -> None:
         """Give a live storage another category."""
-        key = self._keys.get(_storage(x)._cdata)
-        if key is not None:
-            self.log.events.append(Event(key, 0, category))
+        live = self._live.get(_storage(x)._cdata)
+        if live is not None:
+            self.log.events.append(Event(live.key, 0, category))
 
     def watch_gradients(self, parameters: Iterable[Tensor]) -> None:
         """Call gradients by their name as soon as they are complete."""
@@ -145,28 +154,26 @@ class LiveStorages(TorchDispatchMode):
         self.log.hidden[name] += 1
 
     def _storage_seen(self, storage: torch.UntypedStorage, category: str, name: str) -> None:
-        # One storage after another can have the same address, but each gets its own number.
+        """Log a new or resized storage, and watch it."""
         address, size = storage._cdata, storage.nbytes()
-        if address in self._keys:
-            if self._sizes[address] == size:
+        live = self._live.get(address)
+        if live is not None:
+            if live.size == size:
                 return
-            self._gone(address)  # resized: the old piece is given back
+            self._gone(address, live.reference)  # resized: the old piece is given back
         if size == 0:
             return
         self._count += 1
-        self._keys[address], self._sizes[address] = self._count, size
-        self._watched[address] = weakref.ref(storage, self._farewell(address, self._count))
+        reference = weakref.ref(storage, partial(self._gone, address))
+        self._live[address] = LiveStorage(self._count, size, reference)
         self.log.events.append(Event(self._count, size, category, name))
 
-    def _farewell(self, address: int, key: int) -> Callable[[Any], None]:
-        def gone(_: Any) -> None:
-            if self._keys.get(address) == key:
-                self._gone(address)
-        return gone
-
-    def _gone(self, address: int) -> None:
-        self.log.events.append(Event(self._keys.pop(address), -self._sizes.pop(address)))
-        self._watched.pop(address)
+    def _gone(self, address: int, reference: Any) -> None:
+        """Log that a storage has disappeared, unless a newer one has its address already."""
+        live = self._live.get(address)
+        if live is not None and live.reference is reference:
+            self.log.events.append(Event(live.key, -live.size))
+            del self._live[address]
 
 
 def _storage(x: Tensor) -> torch.UntypedStorage:
