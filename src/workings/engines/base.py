@@ -144,7 +144,7 @@ class EngineRequest:
                    completions_of_a_prompt=recipe.algorithm.completions_of_a_prompt)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values for digests, and for a child process that compiles or traces; without what neither reads."""
+        """JSON values for digests and for child processes, without ``weights`` and ``split_frozen``."""
         values: dict[str, Any] = _REQUEST.dump_python(self, exclude={"weights", "split_frozen"})
         return values
 

@@ -1,7 +1,7 @@
 """KTO: correct completions become more likely, wrong ones less likely. No pairs of completions are needed.
 
 The log ratio of a completion, of its probability now to that under the reference, is compared with the drift z of the
-model: the mean log ratio of other completions of the same prompts, at least 0. The drift is a constant of the gradient.
+model: the mean log ratio of completions after prompts of other examples, at least 0. It is a constant of the gradient.
 
 Source: KTO, https://arxiv.org/abs/2402.01306, equations 6 to 8.
 
@@ -24,8 +24,8 @@ VERDICT = "verdict"
 class Kto(OfCompletions):
     """The loss of a completion is 1 - sigmoid(``beta`` x (log ratio - z)), with the opposite sign for a wrong one.
 
-    Row 2i of a batch is a completion with its verdict. Row 2i + 1 is another completion, which only z reads. z is a
-    mean over the rows that are computed together: a micro batch, or a process's part of it.
+    Row 2i of a batch is a completion with its verdict. Row 2i + 1 has the same prompt and the completion of another
+    example, which only z reads. z is a mean over the rows of a micro batch, or over a process's part of them.
     """
 
     name: ClassVar[str] = "kto"

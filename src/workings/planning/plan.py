@@ -34,6 +34,19 @@ from workings.ways.parts.teacher import TeacherModel
 
 
 @dataclass(frozen=True, kw_only=True)
+class Nearest:
+    """The plan that fits and changes the requested one the least."""
+
+    overrides: tuple[str, ...]
+    """The changes, as ``key=value`` words."""
+    rows: int
+    """Rows of the global batch: the requested number, unless the devices cannot share it evenly."""
+    peak_bytes: int
+    limit_bytes: int
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """A verdict with its explanation."""
 
@@ -62,7 +75,7 @@ class Plan:
     sampler_parts: Mapping[str, int] = field(default_factory=dict)
     """Bytes of the device that a sampler takes in its own process, by part."""
     time: RunTime | None = None
-    nearest: "Nearest | None" = None
+    nearest: Nearest | None = None
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -75,23 +88,10 @@ class Plan:
             "reasons": list(self.reasons), "target": self.target, "recipe": self.recipe, "batch": list(self.batch),
             "mesh": self.mesh.axes(), "program": self.program, "peaks": dict(self.peaks),
             "parts": [vars(part) for part in self.parts], "culprit": self.largest_part}
-        optional = {"step_seconds_estimate": self.step_seconds, "time": self.time and self.time.to_json(),
+        optional = {"step_seconds_estimate": self.step_seconds, "time": self.time.to_json() if self.time else None,
                     "host_parts": dict(self.host_parts), "sampler_parts": dict(self.sampler_parts),
-                    "nearest": self.nearest and asdict(self.nearest)}
+                    "nearest": asdict(self.nearest) if self.nearest else None}
         return values | {key: value for key, value in optional.items() if value}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Nearest:
-    """The plan that fits and changes the requested one the least."""
-
-    overrides: tuple[str, ...]
-    """The changes, as ``key=value`` words."""
-    rows: int
-    """Rows of the global batch: the requested number, unless the devices cannot share it evenly."""
-    peak_bytes: int
-    limit_bytes: int
-    source: str
 
 
 def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *,

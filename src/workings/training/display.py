@@ -46,30 +46,30 @@ class Display(ProgressListener):
                 ratio=1, no_wrap=True, overflow="ellipsis")), expand=True,
             # Without a terminal the bar would fill a log file with control characters.
             console=self._console, disable=not self._console.is_terminal, refresh_per_second=4)
-        self._task = self._bar.add_task(name, total=steps, completed=start.step, facts="")
-        self._going_on: list[str] = []
-        self._heard, self._first_step = ExitStack(), ExitStack()
+        self._bar_task = self._bar.add_task(name, total=steps, completed=start.step, facts="")
+        self._operations: list[str] = []
+        self._listening, self._first_step = ExitStack(), ExitStack()
 
     def __enter__(self) -> "Display":
         self._bar.start()
         # A line about a slow operation would disturb the bar, so the bar shows it.
         if self._console.is_terminal:
-            self._heard.enter_context(report_progress_to(self))
+            self._listening.enter_context(report_progress_to(self))
         return self
 
     def __exit__(self, *unused: object) -> None:
         self._first_step.close()
-        self._heard.close()
+        self._listening.close()
         self._bar.stop()
 
     def begins(self, what: str) -> None:
         """Shows a task in the bar; it may be a part of another task."""
-        self._going_on.append(what)
-        self._do(f"{what} …")
+        self._operations.append(what)
+        self._show_facts(f"{what} …")
 
     def reaches(self, done: int, total: int, unit: str = "") -> None:
         """Shows the progress of the task."""
-        self._do(f"{self._going_on[-1]} … {done} of {total} {unit}".strip())
+        self._show_facts(f"{self._operations[-1]} … {done} of {total} {unit}".strip())
 
     def first_step_begins(self) -> None:
         """Shows from now on that the first step is being taken."""
@@ -77,11 +77,11 @@ class Display(ProgressListener):
 
     def ends(self) -> None:
         """Shows the task that the finished one was a part of."""
-        self._going_on.pop()
-        self._do(f"{self._going_on[-1]} …" if self._going_on else "")
+        self._operations.pop()
+        self._show_facts(f"{self._operations[-1]} …" if self._operations else "")
 
-    def _do(self, text: str) -> None:
-        self._bar.update(self._task, facts=text)
+    def _show_facts(self, text: str) -> None:
+        self._bar.update(self._bar_task, facts=text)
 
     def show(self, line: dict[str, Any], progress: Progress) -> None:
         """Shows a finished step."""
@@ -94,7 +94,7 @@ class Display(ProgressListener):
                     f"loss {line['loss']:.4f}")
         if line.get("truncated", 0) > CUT_OFF_SHARE:
             goal += f"  {percent(line['truncated'], 0)} cut off"
-        self._bar.update(self._task, completed=progress.step,
+        self._bar.update(self._bar_task, completed=progress.step,
                          facts=f"{goal}{speed}  {memory_use(*self._memory, line).gauge()}")
         if has_log_line(line, self._steps):
             evaluation = f"  evaluation loss {line['evaluation_loss']:.4f}" if "evaluation_loss" in line else ""

@@ -63,7 +63,7 @@ def _backward(scale: float, softcap: float, residuals: Any,
     q, k, v, out, weights, capped_scores = residuals
     grouped = (*q.shape[:2], k.shape[2], -1, q.shape[3])
     d_grouped = d_out.reshape(grouped)
-    # Each query's sum of weights times their gradients equals that of outputs times theirs, which are smaller arrays.
+    # The sum over keys of weight x gradient equals the sum over the head of output x gradient, which are smaller.
     total = jnp.sum((d_out * out).astype(jnp.float32).reshape(grouped), -1).transpose(0, 2, 3, 1)
     d_weights = jnp.einsum("bskgh,btkh->bkgst", d_grouped, v, preferred_element_type=jnp.float32)
     # The derivative of the softmax. It is 0 for a masked pair, whose weight is 0.

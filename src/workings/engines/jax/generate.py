@@ -67,15 +67,15 @@ def _prefill_in_parts(spec: StepSpec, params: Params, tokens: jax.Array, lengths
     Each device reads some prompts of each part: the axis ``[G]`` becomes ``[devices, parts, rows of a part]``.
     """
     layout = spec.layout
-    by_head = cache.fills_by_head(layout)
     rows = tokens.shape[0] // layout.shape.row_devices
-    most = prompts_at_a_time(spec.shape, tokens.shape[1], jnp.dtype(spec.compute_dtype).itemsize)
-    parts = next(n for n in range(1, rows + 1) if rows % n == 0 and rows // n <= most)
+    most_rows = prompts_at_a_time(spec.shape, tokens.shape[1], jnp.dtype(spec.compute_dtype).itemsize)
+    parts = next(n for n in range(1, rows + 1) if rows % n == 0 and rows // n <= most_rows)
+    by_head = parts > 1 and cache.fills_by_head(layout)
 
     def prefill(tokens: jax.Array, lengths: jax.Array) -> tuple[jax.Array, cache.Caches]:
         x, kv_by_stack = _prefill(spec, params, tokens, lengths)
         caches = cache.from_prompts(spec.shape, layout, kv_by_stack, room)
-        return x, cache.by_head(caches) if by_head and parts > 1 else caches
+        return x, cache.by_head(caches) if by_head else caches
 
     if parts == 1:
         return prefill(tokens, lengths)
@@ -83,7 +83,7 @@ def _prefill_in_parts(spec: StepSpec, params: Params, tokens: jax.Array, lengths
     def split(x: jax.Array, axis: int) -> jax.Array:
         return x.reshape(*x.shape[:axis], layout.shape.row_devices, parts, -1, *x.shape[axis + 1:])
 
-    def merged(x: jax.Array, axis: int) -> jax.Array:
+    def merge(x: jax.Array, axis: int) -> jax.Array:
         return x.reshape(*x.shape[:axis], -1, *x.shape[axis + 3:])
 
     def shard(x: jax.Array, axis: int) -> jax.Array:
@@ -96,17 +96,16 @@ def _prefill_in_parts(spec: StepSpec, params: Params, tokens: jax.Array, lengths
         return shard(jax.lax.dynamic_update_slice_in_dim(buffer, rows, part, axis + 1), axis)
 
     def prefill_part(part: jax.Array, buffers: tuple[jax.Array, cache.Caches]) -> tuple[jax.Array, cache.Caches]:
-        x, caches = prefill(*(merged(jax.lax.dynamic_slice_in_dim(split(array, 0), part, 1, 1), 0)
-                              for array in (tokens, lengths)))
-        return write(buffers[0], x, part, 0), jax.tree.map(
-            lambda buffer, rows: write(buffer, rows, part, 1), buffers[1], caches)
+        own = (merge(jax.lax.dynamic_slice_in_dim(split(array, 0), part, 1, 1), 0) for array in (tokens, lengths))
+        (all_x, all_caches), (x, caches) = buffers, prefill(*own)
+        return write(all_x, x, part, 0), jax.tree.map(lambda buffer, x: write(buffer, x, part, 1), all_caches, caches)
 
     # Each part is written into the caches of all rows in place, so that these exist once.
     x, caches = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(prefill, tokens, lengths))
     buffers = shard(split(x, 0), 0), jax.tree.map(lambda x: shard(split(x, 1), 1), caches)
     x, caches = jax.lax.fori_loop(0, parts, prefill_part, buffers)
-    caches = jax.tree.map(lambda x: merged(x, 1), caches)
-    return merged(x, 0), cache.by_position(caches) if by_head else caches
+    caches = jax.tree.map(lambda x: merge(x, 1), caches)
+    return merge(x, 0), cache.by_position(caches) if by_head else caches
 
 
 def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Array, count: jax.Array,
@@ -253,8 +252,8 @@ def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1, *, 
     for i in sorted(range(len(prompts)), key=lambda i: len(prompts[i])):
         by_length.setdefault(bucket(len(prompts[i])), []).append(i)
     batch_rows = max_prompts(copies, rows_multiple) * copies
-    return [_padded(prompts, indices[start:start + batch_rows], padded, rows_multiple, copies)
-            for padded, indices in by_length.items() for start in range(0, len(indices), batch_rows)]
+    return [_padded(prompts, indices[start:start + batch_rows], length, rows_multiple, copies)
+            for length, indices in by_length.items() for start in range(0, len(indices), batch_rows)]
 
 
 def max_prompts(copies: int, multiple: int) -> int:
@@ -268,20 +267,20 @@ def padded_prompts(count: int, copies: int, multiple: int) -> int:
     return padded if copies == 1 else min(padded, max_prompts(copies, multiple))
 
 
-def _padded(prompts: Sequence[Sequence[int]], indices: list[int], padded: int, rows_multiple: int,
+def _padded(prompts: Sequence[Sequence[int]], indices: list[int], length: int, rows_multiple: int,
             copies: int) -> PromptBatch:
     count = padded_prompts(len(indices) // copies, copies, rows_multiple)
-    tokens = np.zeros((count, padded), np.int32)
+    tokens = np.zeros((count, length), np.int32)
     # A row of padding has one token, so that there is something to attend to.
     lengths = np.ones(count, np.int32)
     for row, i in enumerate(indices[::copies]):
-        tokens[row, padded - len(prompts[i]):] = prompts[i]
+        tokens[row, length - len(prompts[i]):] = prompts[i]
         lengths[row] = len(prompts[i])
     return PromptBatch(indices, tokens, np.repeat(lengths, copies), np.arange(count * copies) < len(indices))
 
 
 class Generator:
-    """Generates completions; keeps its compiled programs."""
+    """Generates completions of prompts by compiled programs, which it keeps."""
 
     def __init__(self, spec: StepSpec) -> None:
         self.spec = spec
@@ -316,7 +315,7 @@ class Generator:
 
     def stream(self, params: Params, prompt: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int],
                tell: Callable[[int], None]) -> Completion:
-        """The greedy completion of `answer`, by a loop that returns to the host after each token and tells it."""
+        """The greedy completion of `answer`; ``tell`` is called with each token when it is generated."""
         check_prompts([prompt])
         room, greedy = bucket(max_new_tokens), partial(_pick_greedy, self.spec)
         if room not in self._streaming:

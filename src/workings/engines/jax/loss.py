@@ -93,7 +93,7 @@ def with_temperature(hidden: jax.Array, shape: ModelShape, temperature: float) -
 
 def target_log_probs(hidden: jax.Array, head: jax.Array, targets: jax.Array, shape: ModelShape, layout: Layout,
                      chunk: int) -> jax.Array:
-    """Float32 log probability of every target, in the targets' shape, without derivatives, as in `loss_sum`."""
+    """Float32 log probability of every target, in the targets' shape, without derivatives; see `loss_sum`."""
     partition = LossPartition.from_head(head, shape, layout, chunk)
 
     def log_probs(h: jax.Array, t: jax.Array, head: jax.Array, first: jax.Array | int) -> jax.Array:
@@ -145,7 +145,7 @@ def _forward(partition: LossPartition, hidden: Any, head: Any, targets: Any, wei
 
 
 def _backward(partition: LossPartition, gradients: list[jax.Array], ct: jax.Array) -> tuple[Any, ...]:
-    # The two implementations round differently, and recorded runs repeat bit for bit.
+    # `_unpartitioned` rounds the factor, `_local` the product: recorded runs repeat bit for bit.
     scaled = [x * ct.astype(x.dtype) if partition.is_unpartitioned else (x * ct).astype(x.dtype) for x in gradients]
     return *scaled, *[None] * (4 - len(scaled))
 
