@@ -52,11 +52,11 @@ class MemoryUse:
         """A sentence with all of it; ``ran_out``: the memory did not suffice."""
         happened = (f"{self.taken_text()} were held when memory ran out" if ran_out else
                     f"{self.taken_words} {self.taken_text()}")
-        resident = "" if self.device_counts or self.held_bytes is None else (
-            f" (resident memory of the process {gib(self.held_bytes)}, {gib(self.resident_before_bytes)} of it before "
-            "the first weight)")
-        return (f"planned {gib(self.planned_bytes)} a device ({self.planned_source}), {happened}{resident}, "
-                f"limit {gib(self.limit_bytes)}")
+        if not self.device_counts and self.held_bytes is not None:
+            happened += (f" (resident memory of the process {gib(self.held_bytes)}, {gib(self.resident_before_bytes)} "
+                         "of it before the first weight)")
+        return (f"planned {gib(self.planned_bytes)} a device ({self.planned_source}), {happened}, limit "
+                f"{gib(self.limit_bytes)}")
 
     def gauge(self) -> str:
         """Planned and current memory in a few words; empty if unknown or uninformative."""

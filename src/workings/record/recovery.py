@@ -107,9 +107,10 @@ def begin_from_sealed(final: Path) -> None:
         # Copy only the newest and the best checkpoint, often gigabytes.
         run = RunRecord.open(sealed)
         newest, _ = run.checkpoints.latest_valid()
-        kept = set[int]() if newest is None else {newest.step, newest.step if run.best is None else run.best.step}
-        for name in map(layout.checkpoint_folder, kept):
-            shutil.copytree(sealed / layout.CHECKPOINTS / name, staging / layout.CHECKPOINTS / name)
+        if newest is not None:
+            for step in {newest.step, run.best.step if run.best is not None else newest.step}:
+                folder = f"{layout.CHECKPOINTS}/{layout.checkpoint_folder(step)}"
+                shutil.copytree(sealed / folder, staging / folder)
         jsonl.append(staging / layout.EVENTS, {"time": now(), "kind": "resumed_from_sealed", "name": sealed.name,
                                                "root": run.root})
 

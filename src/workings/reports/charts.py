@@ -195,12 +195,14 @@ def draw_interval_chart(rows: IntervalRows, width: int, label: str, x_label: str
 
     ``signed`` values are differences, on both sides of a line at zero; others are from 0 to 100.
     """
-    narrow = width < 500
     marks = [mark for _, marks in rows for mark in marks]
+    # A narrow chart has names and numbers above the marks, a wide one at their left and right.
+    narrow = width < 500
+    text_height = _TEXT if narrow else 0
     left = 12 if narrow else min(180, 18 + 7 * max(len(name) for name, _ in rows))
-    numbers_width = 0 if narrow else 6.7 * max(len(mark.label) for mark in marks)
-    x = Scale(*(_difference_domain(marks) if signed else (0.0, 100.0)), left, width - 14 - numbers_width)
-    bottom = _ROWS_TOP + len(marks) * (_MARK + _TEXT * narrow) + len(rows) * _GAP
+    right = width - 14 if narrow else width - 14 - 6.7 * max(len(mark.label) for mark in marks)
+    x = Scale(*(_difference_domain(marks) if signed else (0.0, 100.0)), left, right)
+    bottom = _ROWS_TOP + len(marks) * (_MARK + text_height) + len(rows) * _GAP
     parts = []
     for tick in linear_ticks(x.low, x.high, max(2, int((x.end - x.start) // 80))):
         parts += [_line("zero" if signed and tick == 0 else "grid", x(tick), x(tick), _ROWS_TOP, bottom),
@@ -212,11 +214,11 @@ def draw_interval_chart(rows: IntervalRows, width: int, label: str, x_label: str
         parts.append(_text("row", x.start, top + 12, name) if narrow else
                      _text("row", x.start - 12, top + _MARK * len(own) / 2 + 4, name, "end"))
         for mark in own:
-            y = top + _TEXT * narrow + _MARK / 2
+            y = top + text_height + _MARK / 2
             kind = f"value t{mark.color}"
             parts += [_mark(mark, x, y), _text(kind, x.end, top + 12, mark.label, "end") if narrow else
                       _text(kind, round(x.end + 12, 1), y + 4, mark.label)]
-            top += _MARK + _TEXT * narrow
+            top += _MARK + text_height
         top += _GAP
     return svg(width, height, label, parts)
 

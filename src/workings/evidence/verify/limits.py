@@ -108,8 +108,9 @@ class ParseCache:
             try:
                 made: Any = make()
             except (RecordError, *MALFORMED) as error:
-                text = str(error) if isinstance(error, RecordError) else (
-                    f"{key[1]}: not of the form that is read ({said(error)})")
+                text = str(error)
+                if not isinstance(error, RecordError):
+                    text = f"{key[1]}: not of the form that is read ({said(error)})"
                 kind = TooLarge if isinstance(error, TooLarge) else RecordError
                 made = kind(text if where in text else f"{where}: {text}")
             self._values[key] = made

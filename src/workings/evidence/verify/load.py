@@ -54,8 +54,6 @@ def load(tree: Tree, *, expect_root: str = "", trusted: tuple[bytes, ...] = (), 
     return record
 
 
-# --- top units -------------------------------------------------------------------------------------------------------
-
 def _top_kinds(tree: Tree) -> dict[str, str]:
     """Kind of each top unit, by its path."""
     sealed = set[str]()
@@ -89,8 +87,6 @@ def _pack_around(run: str, top_kinds: Mapping[str, str]) -> str | None:
     pack, _, name = folder.rpartition("/")
     return pack if name == RUNS and top_kinds.get(pack) == PACK_KIND else None
 
-
-# --- files of each unit ----------------------------------------------------------------------------------------------
 
 def _assign_entries(tree: Tree, top_kinds: Mapping[str, str], units: dict[str, Unit]) -> list[Entry]:
     """Add every entry to its unit, and to ``units`` those inside of runs. Returns the entries that belong to no run."""

@@ -35,7 +35,6 @@ def has_few_sequences(unit: Unit) -> bool:
     return len(unit.metrics) * unit.manifest.global_batch <= MAX_SEQUENCES
 
 
-# A run with rollouts has prompts and no row index, with separate checks.
 @check("consistency.rows", when=records(layout.ROWS))
 def rows(unit: Unit) -> Found:
     """The digest over ids and digests of the kept rows; the digests of stored data; the learned turns."""

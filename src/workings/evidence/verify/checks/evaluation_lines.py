@@ -158,11 +158,12 @@ def _elsewhere_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
             yield f"{name[:60]}: samples {str(numbers[:8])[1:-1]}, the file has {str(asked)[:20]} of an item"
     for kind, value in unit.json_object(EVALUATION_SUMMARY)["problems"].items():
         count, first = field_of(value, "count"), field_of(value, "first")
-        if kind not in PROBLEM_KINDS or type(count) is not int or not isinstance(first, list) or count < 1 or (
-                len(first) != min(count, MAX_PROBLEMS_SHOWN)):
+        has_form = type(count) is int and count >= 1 and isinstance(first, list)
+        if kind not in PROBLEM_KINDS or not has_form or len(first) != min(count, MAX_PROBLEMS_SHOWN):
             yield f"{EVALUATION_SUMMARY}: problems has {kind[:40]!r} {str(value)[:80]}"
-        elif kind == "unknown ids" and (known := [str(name)[:40] for name in first if name in samples]):
-            yield f"{EVALUATION_SUMMARY}: {known[0]!r} is called an unknown id, and the predictions answer it"
+        elif kind == "unknown ids":
+            yield from (f"{EVALUATION_SUMMARY}: {str(name)[:40]!r} is called an unknown id, and the predictions answer "
+                        "it" for name in first if name in samples)
 
 
 def are_numbered(numbers: list[Any], count: Any) -> bool:

@@ -57,7 +57,6 @@ def _checked_devices(checks: dict[str, Any], platform: str, count: int) -> Itera
     names, processes = [str(name) for name in checks["devices"]], checks.get("processes")
     if len(names) != count:
         yield f"{count} devices were used, {len(names)} were checked"
-    # Processes may name their devices alike.
     if processes == 1 and len(set(names)) != len(names):
         yield "a device was checked twice"
     if not _are_of_processes(names, processes):

@@ -61,7 +61,6 @@ def rewards(unit: Unit) -> Found:
     inputs, template, counts = rollout_inputs_of(unit), template_of(unit), Counter[str]()
     recorded = inputs.settings.rewards if inputs.settings else ()
     not_here = _other_libraries(unit.json(REWARDS), inputs.settings) if inputs.settings else {}
-    # Verification never runs code of the record: its author may be hostile.
     recomputed = tuple(reward for reward in recorded if not isinstance(reward, FileReward | JudgeReward)
                        and reward.scorer not in not_here)
     yield from _rollout_problems(unit, recomputed, counts)

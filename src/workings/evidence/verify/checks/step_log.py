@@ -128,9 +128,9 @@ def _kept_problems(unit: Unit) -> Iterator[str]:
 def _weights_problems(unit: Unit) -> Iterator[str]:
     """Whether weights differ between two checkpoints exactly if the log says that steps between them changed some."""
     # By the digests in the sums: a pack may lack the tensors themselves.
-    weights = {number: {name.rpartition("/")[2]: digest for name, digest in unit.sums.items()
-                        if name.startswith(f"{folder}/") and WEIGHTS_FILE.search(name)}
-               for number, folder in unit.checkpoints.items()}
+    digests = {name: digest for name, digest in unit.sums.items() if WEIGHTS_FILE.search(name)}
+    weights = {step: {name.rpartition("/")[2]: digest for name, digest in digests.items()
+                      if name.startswith(f"{folder}/")} for step, folder in unit.checkpoints.items()}
     changed = {step.step for step in unit.steps if step.share_of_weights_changed > 0}
     for before, after in pairwise(weights):
         # Other numbers of processes write other files, whose digests cannot be compared.

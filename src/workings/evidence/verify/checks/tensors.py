@@ -166,8 +166,9 @@ def tensors(unit: Unit) -> Found:
             else:
                 files += len(parts)
                 yield from expected.problems(unit, f"{folder}/{file}", parts)
-    return not_checked(f"{elsewhere} files of tensors are named by digest", blocking=False) if elsewhere else (
-        f"{len(expected.weights)} tensors each in {files} files")
+    if elsewhere:
+        return not_checked(f"{elsewhere} files of tensors are named by digest", blocking=False)
+    return f"{len(expected.weights)} tensors each in {files} files"
 
 
 @dataclass(frozen=True, kw_only=True)
