@@ -215,8 +215,9 @@ def _passages(text: list[str]) -> Iterator[tuple[str, ...]]:
 
 def _first_passage(texts: Iterable[list[str]], known: Mapping[tuple[str, ...], str]) -> tuple[str, ...] | None:
     """The first passage of an evaluation question in the texts."""
-    passages = chain.from_iterable(map(_passages, texts)) if known else ()
-    return next((passage for passage in passages if passage in known), None)
+    if not known:
+        return None
+    return next((passage for text in texts for passage in _passages(text) if passage in known), None)
 
 
 Beginnings = dict[tuple[str, ...], list[tuple[tuple[str, ...], str]]]
