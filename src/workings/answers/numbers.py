@@ -1,7 +1,7 @@
 r"""Numbers as people and models write them, read exactly: ``$1,234.50``, ``50%``, ``1 1/2``, ``\frac{3}{4}``, ``5 km``.
 
 Values are fractions, so ``0.1 + 0.2`` and ``0.3`` are equal and nothing overflows. Nothing is evaluated:
-``10**10**10`` is not a number. A text that cannot be read as one number is none, and no part of it is one either.
+``10**10**10`` is not a number. If a text cannot be read as one number, no part of it counts as one either.
 """
 
 import math

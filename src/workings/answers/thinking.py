@@ -44,7 +44,8 @@ def text_after_thinking(text: str, *, truncated: bool = False, question: str = "
 
     Thinking without an end is no answer. A token that ends the text or the turn ends the answer, too.
     """
-    if (before_end := _BEFORE_END.match(text)) is not None:
+    before_end = _BEFORE_END.match(text)
+    if before_end is not None:
         text, truncated = before_end["text"], truncated and not before_end["end"]
     outside: list[str] = []
     start, thinking = 0, False
@@ -61,6 +62,8 @@ def text_after_thinking(text: str, *, truncated: bool = False, question: str = "
     last = "" if thinking else text[start:]
     spoken = last if last.strip() else "\n".join(outside)
     # An untuned model writes further questions after its answer.
-    if (answered := _ANSWERED.search(spoken)) and (further := _NEXT_QUESTION.search(spoken, answered.end())):
+    answered = _ANSWERED.search(spoken)
+    further = _NEXT_QUESTION.search(spoken, answered.end()) if answered else None
+    if further:
         spoken = spoken[:further.start()]
     return AfterThinking(_DISPLAY.sub(r"\1 \2 ", spoken), truncated, question)

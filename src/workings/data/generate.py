@@ -41,13 +41,12 @@ def make_files(kind: str, n_train: int, n_items: int, seed: int, out: Path, *, f
     and `NAME.manifest.json` are written next to it. Existing files are refused without ``force``. The other arguments
     and errors are those of `make_kind`.
     """
-    if out.suffix == ".jsonl":
-        traces_path, items_path, manifest_path = out, path_beside(out, ITEMS), path_beside(out, MANIFEST)
-        _refuse([traces_path, items_path, manifest_path], force=force)
+    is_file = out.suffix == ".jsonl"
+    traces_path = out if is_file else out / TRACES
+    items_path, manifest_path = (path_beside(out, name) if is_file else out / name for name in (ITEMS, MANIFEST))
+    _refuse([traces_path, items_path, manifest_path], force=force)
+    if is_file:
         _refuse_without_folder(out)
-    else:
-        traces_path, items_path, manifest_path = out / TRACES, out / ITEMS, out / MANIFEST
-        _refuse([traces_path, items_path, manifest_path], force=force)
     traces, items = make_kind(kind, n_train, n_items, seed)
     traces_path.parent.mkdir(parents=True, exist_ok=True)
     with atomic.together(traces_path, items_path, manifest_path):

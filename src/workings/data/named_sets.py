@@ -21,7 +21,7 @@ KINDS: dict[str, Callable[[int, int, int], tuple[list[Trace], list[Trace]]]] = {
     "addition": addition.make, "unit_conversion": everyday.make_units}
 """Kinds of problems that need no other library."""
 _ATTEMPTS_PER_PROBLEM = 4
-"""Small tasks of `reasoning-gym` repeat their problems. After so many attempts a task counts as exhausted."""
+"""Small tasks of `reasoning-gym` repeat their problems. After this number of attempts a task counts as exhausted."""
 
 
 def make_kind(kind: str, n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], list[Trace]]:

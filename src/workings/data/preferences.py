@@ -1,4 +1,4 @@
-"""Preference pairs and verdicts: completions of a prompt that were judged. One JSON object a line, UTF-8.
+"""Preference pairs and verdicts: which completions of a prompt are good. One JSON object a line, UTF-8.
 
     {"id": "1", "prompt": "3+4?", "chosen": "7", "rejected": "8"}         a better and a worse completion
     {"id": "2", "prompt": "3+4?", "completion": "7", "label": true}       one completion, correct or wrong

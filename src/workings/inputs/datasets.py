@@ -198,7 +198,7 @@ def _examples(loaded: LoadedRecipe, name: str, generated: list[Trace], label: st
         traces, digests[label] = open_traces(name, loaded.base, f", {ADDITION}")
         return traces
     entries = file.read(path) if is_read_directly else _imported(path, form, file)
-    # After reading, because an unreadable file has an error of its own.
+    # After reading, because an unreadable file has another error.
     digests[label] = file_digest(path)
     return entries
 

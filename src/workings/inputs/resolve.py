@@ -190,7 +190,7 @@ def fetch_tensors(weights: Weights) -> None:
     """
     if weights.directory is None or is_local(weights.revision):
         return
-    # Each commit has a folder of its own.
+    # Each commit has another folder.
     if locate_weights(weights.id, weights.revision, []).directory != weights.directory:
         raise RequestError(f"{weights.id} changed while it was being read", "weights that do not change",
                            "the same command again")

@@ -73,7 +73,7 @@ def read_items(path: Path) -> list[Item]:
     ``difficulty``, ``cluster``, ``aliases``, ``tolerance``, ``history``: earlier turns); or ``question`` (or
     ``prompt``) and ``answer``: a line of text, a number, or GSM8K's solution that ends in ``#### n``. The id of such a
     line may be missing. Raises `RequestError` if there is no such file or set, if it is empty, and for lines that are
-    no items and ids that come twice, of which it names the first ten.
+    no items and ids that come twice; it names the first ten.
     """
     if not path.is_file():
         # Imported on demand: the scoring process starts in a fifth of the time without it.

@@ -25,7 +25,7 @@ SCHEMA = "judge/1"
 HIGHEST = 10
 """Top of the judge's scale, which begins at 0 (wrong)."""
 LONGEST_TEXT = 20_000
-"""Characters of the longest completion that is judged; a longer one counts as an error."""
+"""Characters of the longest completion that a judge is asked about; a longer one counts as an error."""
 PROMPT = """You grade one answer to one question.
 
 Question:

@@ -29,8 +29,8 @@ from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker_pool import NoAnswer, Worker
 
 SHIPPED_VERSIONS = {"form": "1", "length": "1", "overlong": "1", "environment": "1"}
-"""Raised whenever a reward's value changes. Scorers have versions of their own; `steps` has that of the checker of
-equations."""
+"""Raised whenever a reward's value changes. The scorers have versions elsewhere; `steps` has that of the
+checker of equations."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,7 +155,7 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
         case "environment":
             return sample.episode_reward
     if isinstance(reward, OverlongReward):
-        # A truncated completion would have gone on, whatever its length.
+        # A truncated completion counts as one at the limit.
         over = reward.buffer if sample.truncated else len(sample.tokens) - (settings.max_new_tokens - reward.buffer)
         # 0 up to the start of the buffer, then down to -1 at the limit (DAPO's soft punishment).
         return max(-1.0, min(0.0, -over / reward.buffer))

@@ -184,7 +184,7 @@ class ScoringProcess(Worker):
         super().__init__(self._settings, "scorer", settings.scorer)
 
     def judge(self, completions: Sequence[tuple[Item, str, bool]]) -> list[Judgement]:
-        """A judgement for each completion; one that hangs or kills the process is an error of its own only.
+        """A judgement for each completion; one that hangs or kills the process spoils no other.
 
         Args:
             completions: for each its item, its text, and whether it was cut off by the limit on new tokens.

@@ -21,13 +21,13 @@ from workings.errors import RequestError
 SIMILARITY = 0.8
 """Jaccard similarity of the three-word passages from which texts without numbers are near duplicates."""
 SIMILARITY_WITHIN = 0.5
-"""The same for two texts without numbers of which one has all words of the other, and no further denial."""
+"""The same for two texts without numbers, if one has all words of the other and no further denial."""
 PASSAGE_WORDS = 3
 """Words of a passage by which two texts are compared."""
 MOST_COMPARED = 50
 """Maximum number of texts that a text is compared with: those that share most passages with it."""
 WORDS_FOR_ONE_MORE = 10
-"""A question with the same numbers may have one more word for so many words."""
+"""Words of a question for each further word that a near duplicate with the same numbers may have."""
 _DENIALS = frozenset(("not", "no", "never", "without", "t"))
 _AMOUNTS = frozenset((
     "twice", "double", "doubled", "triple", "half", "halves", "third", "quarter", "percent", "dozen", "squared",
@@ -215,8 +215,9 @@ def _passages(text: list[str]) -> Iterator[tuple[str, ...]]:
 
 def _first_passage(texts: Iterable[list[str]], known: Mapping[tuple[str, ...], str]) -> tuple[str, ...] | None:
     """The first passage of an evaluation question in the texts."""
-    passages = chain.from_iterable(map(_passages, texts)) if known else ()
-    return next((passage for passage in passages if passage in known), None)
+    if not known:
+        return None
+    return next((passage for text in texts for passage in _passages(text) if passage in known), None)
 
 
 Beginnings = dict[tuple[str, ...], list[tuple[tuple[str, ...], str]]]

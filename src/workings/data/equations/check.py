@@ -28,7 +28,7 @@ _CONTEXT = 120
 """Characters before and after an equation in which the writer may retract it."""
 # Ends of thirds, sixths and sevenths, or three decimals and more: such numbers are usually rounded.
 _LOOKS_ROUNDED = re.compile(r"\.\d*(?:33|66|67|17|83|14)$|\.\d{3,}$")
-# A number with so many decimals was printed by a program. Its last digits may be a float's error.
+# A number with as many decimals was printed by a program. Its last digits may be a float's error.
 _DECIMALS_OF_A_FLOAT = 10
 _MOST_DECIMALS_SHOWN = 6
 _OPENING_QUOTES, _CLOSING_QUOTES = tuple("\"“‘'"), tuple("\"”’'")
@@ -60,7 +60,7 @@ def find_equations(text: str) -> list[Equation]:
     # Most lines of most texts have none, and this test is cheap.
     if not re.search(r"[=≈]|\\approx|\\simeq|\d\W*\b(?:is|equals|makes|gives)\b", text):
         return []
-    # Calculator annotations (`48/2 = <<48/2=24>>24`) are texts of their own. Spaces of the same length replace them, so
+    # Calculator annotations (`48/2 = <<48/2=24>>24`) are separate texts. Spaces of the same length replace them, so
     # that positions stay.
     around = _STOP_BEFORE_SENTENCE.sub(";", _ANNOTATION.sub(lambda match: " " * len(match.group()), text))
     outer = list(_equations_in(around, text))

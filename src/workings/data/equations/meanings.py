@@ -73,7 +73,7 @@ def _after_operand(tokens: Sequence[Token], start: int, marked: list[Token], tex
 
 
 def _breaks(tokens: Sequence[Token], start: int) -> _Replacement | None:
-    """Leave line breaks out if the next line goes on with an equals sign."""
+    """Leave line breaks out if the next line begins with an equals sign."""
     for index in range(start, len(tokens)):
         if tokens[index].kind in ("equals", "about"):
             return _Replacement([], index)

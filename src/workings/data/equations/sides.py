@@ -42,7 +42,7 @@ class Side:
 
     @property
     def calculates(self) -> bool:
-        """Whether there is an operation. A sign of the first number and a percent sign are none."""
+        """Whether there is an operation. The sign of the first number and percent signs do not count."""
         return any(token.kind in _OPERATIONS or (token.kind == "op" and token.text != "%" and index > 0)
                    for index, token in enumerate(self.tokens))
 

@@ -15,7 +15,7 @@ MAX_TOKENS = 200
 """Tokens of one side; a longer one is not read."""
 MAX_BITS = 4_000
 """Maximum bits of a numerator or denominator, because exact fractions grow without bound."""
-# An open bracket takes eight frames of Python's stack, and a sign one. So many stay far below the stack's limit.
+# An open bracket takes eight frames of Python's stack, and a sign one. As many stay far below the stack's limit.
 _MAX_DEPTH = 40
 _MAX_EXPONENT = 64
 # 100! has 525 bits.

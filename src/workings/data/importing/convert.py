@@ -76,7 +76,7 @@ def _metadata(record: Record, parts: Parts, ignored: Mapping[str, Any]) -> dict[
     merged = {**parts.metadata, **others, **({IGNORED: dict(ignored)} if ignored else {})}
     if "license" in merged and "licence" not in merged:
         merged["licence"] = merged.pop("license")
-    # A key with a meaning of its own in a trace or a pair is renamed, such as an `answer` next to a tagged text.
+    # A key that means something else in a trace or a pair is renamed, such as an `answer` next to a tagged text.
     return {f"original_{key}" if key in _OWN_KEYS else key: _plain(value)
             for key, value in merged.items() if value is not None}
 

@@ -1,7 +1,7 @@
 """`workings data import --hold-out N`: keeps N questions for evaluation, and leaves traces like them out.
 
 The order in which questions are taken is that of a digest of the seed and the question. So the same records with the
-same seed give the same items, whatever their order in the file.
+same seed give the same items, in any order.
 """
 
 import hashlib

@@ -1,7 +1,6 @@
 """Reads records from JSON lines, a JSON array, CSV, parquet, raw texts, or a data set on the Hugging Face Hub.
 
-Records are streamed: memory holds one record, or one batch of parquet rows, whatever the size of the file. Only a JSON
-array is read whole.
+Files of any size are streamed: memory holds one record, or one batch of parquet rows. Only a JSON array is read whole.
 """
 
 import codecs
