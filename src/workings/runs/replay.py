@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.data.batches import Position
+from workings.data.pair_rows import build_example_rows, example_ids
 from workings.data.rows import RowSet
 from workings.engines.registry import find_engine
 from workings.errors import RecordError, RequestError
@@ -321,10 +322,10 @@ def _recorded_rows(sealed: SealedRun, data: RunData) -> RowSet:
     run, digest = sealed.run, sealed.run.manifest.data_digests.get("rows")
     # A smoke run takes the first traces only, and long rows may be dropped: the index has the rest.
     index = {row["id"]: row for row in jsonl.read(run.path / ROWS)[0]}
-    recipe, way = sealed.recipe, way_of(sealed.recipe)
-    known = way.ids_of_examples([*index])
-    rows = way.build_rows([entry for entry in data.examples if entry.id in known],
-                          sealed.tokenizer, sealed.template, recipe.data)
+    examples = sealed.recipe.algorithm.examples
+    known = example_ids(examples, [*index])
+    rows = build_example_rows(examples, [entry for entry in data.examples if entry.id in known],
+                              sealed.tokenizer, sealed.template, sealed.recipe.data)
     # The rules that make rows may have changed with the version.
     if rows.digest != digest:
         raise RecordError(f"{run.path}: its row index does not follow from data, tokenizer and template "

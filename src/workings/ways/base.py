@@ -6,7 +6,6 @@ with every recipe, so it imports large modules only inside of methods.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -17,14 +16,10 @@ from workings.config.section import refused, written_keys
 from workings.hardware.device import row_devices
 
 if TYPE_CHECKING:
-    from workings.config.data import DataConfig
     from workings.config.recipe import Recipe
-    from workings.data.rows import RowSet
     from workings.engines.base import Engine, ProgramName, ProgramShape
     from workings.inputs.resolve import ResolvedRun
     from workings.models.batch import BatchShape
-    from workings.models.chat import ChatTemplate
-    from workings.models.tokenizer import Tokenizer
     from workings.ways.parts.replay_source import BatchSource, ReopenedRun
     from workings.ways.parts.row_data import TraceData
     from workings.ways.parts.training_data import TrainingData
@@ -93,17 +88,6 @@ class Way(Algorithm):
     def smaller_teacher(self) -> KeyValues:
         """The next format of a teacher with fewer bits; empty without one."""
         return {}
-
-    def build_rows(self, entries: Sequence[Any], tokenizer: Tokenizer, template: ChatTemplate,
-                   config: DataConfig) -> RowSet:
-        """Checked rows. Raises `RequestError` for an example that must not be learned from."""
-        from workings.data.rows import build_rows
-        return build_rows(entries, tokenizer, template, config)
-
-    def ids_of_examples(self, row_ids: Sequence[str]) -> set[str]:
-        """Ids of the examples that became these rows."""
-        from workings.data.rows import example_id
-        return {*row_ids, *map(example_id, row_ids)}
 
     def row_data(self) -> type[TraceData]:
         """Kind of its training data, if it learns from rows."""

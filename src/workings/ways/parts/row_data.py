@@ -14,7 +14,14 @@ import numpy as np
 
 from workings.config.recipe import Recipe
 from workings.data.batches import Batches, Position, even_accumulation
-from workings.data.pair_rows import LogProbs, grouped, log_prob_lines, read_log_prob_lines, verdict_of
+from workings.data.pair_rows import (
+    LogProbs,
+    build_example_rows,
+    grouped,
+    log_prob_lines,
+    read_log_prob_lines,
+    verdict_of,
+)
 from workings.data.rows import RowSet
 from workings.data.top_tokens import (
     TeacherTopTokens,
@@ -38,7 +45,6 @@ from workings.record.canonical import line
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS, TEACHER, top_tokens_file
 from workings.record.number_text import percent
 from workings.record.writer import RunWriter
-from workings.ways.base import way_of
 from workings.ways.parts.experience import Experience, RowExperience
 from workings.ways.parts.teacher import Teacher, TopTokensFunction
 
@@ -60,7 +66,7 @@ class TraceData:
     def batches(self) -> Batches:
         """The rows in the recipe's batches."""
         recipe = self.recipe
-        return Batches(grouped(self.rows, recipe.algorithm.rows_per_example), seed=recipe.seed,
+        return Batches(grouped(recipe.algorithm.examples, self.rows), seed=recipe.seed,
                        rows_per_micro_batch=recipe.batch.micro_batch * self.devices, data_config=recipe.data,
                        accumulation=recipe.batch.accumulation)
 
@@ -147,7 +153,7 @@ class PairData(TraceData):
 
     def add_signals(self, batch: Batch, row_ids: Sequence[Sequence[str]], values: Mapping[str, Any]) -> Batch:
         """A batch divided by its pairs, with what the objective must know of it."""
-        return with_pair_signals(batch, row_ids, values, way_of(self.recipe).objective)
+        return with_pair_signals(batch, row_ids, values, self.recipe.algorithm.objective)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,8 +197,9 @@ class ReferencedPairData(PairData):
 
 def read_rows(resolved: ResolvedRun) -> RowSet:
     """Checked rows of a recipe's examples. Raises `RequestError` for one that must not be learned from."""
-    return way_of(resolved.recipe).build_rows(resolved.data.examples, resolved.tokenizer, resolved.template,
-                                              resolved.recipe.data)
+    recipe = resolved.recipe
+    return build_example_rows(recipe.algorithm.examples, resolved.data.examples, resolved.tokenizer, resolved.template,
+                              recipe.data)
 
 
 def reference_log_probs_by_row(engine: LikelihoodEngine, state: State, batches: Batches,
@@ -256,7 +263,7 @@ class DistillationData(TraceData):
     @property
     def objective(self) -> TopTokens:
         """The loss of an update."""
-        objective = way_of(self.recipe).objective
+        objective = self.recipe.algorithm.objective
         assert isinstance(objective, TopTokens)  # that of the only way with these data
         return objective
 
