@@ -32,7 +32,7 @@ from workings.runs.run_metadata import code_version
 from workings.samples.unit import SampleUnit
 from workings.ways.base import way_of
 from workings.ways.parts.replay_source import ReopenedRun
-from workings.ways.parts.replays import wrong_replays
+from workings.ways.parts.replays import replay, wrong_replays
 from workings.ways.parts.teacher import Teacher, find_teacher
 
 STEPS, ITEMS = 10, 8
@@ -97,7 +97,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     mode = "bitwise" if criteria.exact else "tolerance"
     ranges = _select_steps(opened, request, len(metrics), criteria.exact, seed)
     # One for all ranges, because it may read the reference's log probabilities of all pairs.
-    source = way_of(opened.recipe).replay(opened, opened.recipe.seed, exact=criteria.exact)
+    source = replay(opened, opened.recipe.seed, exact=criteria.exact)
     plans = []
     for steps in ranges:
         checkpoint = opened.checkpoint(steps.start) if steps.start else None
@@ -167,8 +167,7 @@ def _initial_state(opened: ReopenedRun, checkpoint: Checkpoint | None) -> Initia
 
 def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: Criteria, say: Say) -> dict[str, Facts]:
     """Replays with something wrong, whose results must differ from the record: otherwise a replay proves nothing."""
-    way = way_of(opened.recipe)
-    changed_sources = wrong_replays(plan.source, way.controls)
+    changed_sources = wrong_replays(plan.source, way_of(opened.recipe).controls)
     say(", ".join(["controls: another seed, another learning rate, a row left out, another checkpoint",
                    *(words for words, _ in changed_sources.values())]))
     other_seed = opened.recipe.seed + 1
@@ -179,7 +178,7 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: C
     # After a checkpoint a seed decides only the order of rows; at step 0 maybe also the initial weights.
     start_of_other_seed = plan.start if from_step else InitialState(
         make=lambda: opened.initial_state(opened.engine, other_seed), words="another seed")
-    return run_controls(plan, way.replay(opened, other_seed, exact=criteria.exact), other_state, start_of_other_seed,
+    return run_controls(plan, replay(opened, other_seed, exact=criteria.exact), other_state, start_of_other_seed,
                         criteria.tolerance, changed_sources)
 
 

@@ -1,7 +1,7 @@
 """The interface of a way of learning: everything that differs between imitation, preferences, rewards and a teacher.
 
 A way is the recipe's section `algorithm`: planning, training and verification ask this object. Its module is imported
-with every recipe, so it imports large modules only inside of methods.
+with every recipe, so it stays small: `workings.ways.parts` makes training data and replays.
 """
 
 from __future__ import annotations
@@ -13,16 +13,11 @@ from pydantic import ValidationInfo
 
 from workings.config.algorithm import Algorithm
 from workings.config.section import refused, written_keys
-from workings.hardware.device import row_devices
 
 if TYPE_CHECKING:
     from workings.config.recipe import Recipe
-    from workings.engines.base import Engine, ProgramName, ProgramShape
-    from workings.inputs.resolve import ResolvedRun
+    from workings.engines.base import ProgramName, ProgramShape
     from workings.models.batch import BatchShape
-    from workings.ways.parts.replay_source import BatchSource, ReopenedRun
-    from workings.ways.parts.row_data import TraceData
-    from workings.ways.parts.training_data import TrainingData
 
 KeyValues = dict[str, Any]
 """Changes of a recipe: values by dotted key, such as ``{"algorithm.updates": 2}``."""
@@ -31,7 +26,7 @@ TeacherPrecision = Literal["fp32", "bf16", "nf4"]
 
 
 class Way(Algorithm):
-    """A way of learning. The methods here are those of a way that learns from rows of traces."""
+    """A way of learning. The defaults fit a way that learns from rows of traces."""
 
     not_searched: ClassVar[str] = ""
     """A remark about changes that the search for a plan that fits does not try."""
@@ -88,34 +83,6 @@ class Way(Algorithm):
     def smaller_teacher(self) -> KeyValues:
         """The next format of a teacher with fewer bits; empty without one."""
         return {}
-
-    def row_data(self) -> type[TraceData]:
-        """Kind of its training data, if it learns from rows."""
-        from workings.ways.parts.row_data import TraceData
-        return TraceData
-
-    def prepare(self, resolved: ResolvedRun, engine: Engine) -> TrainingData:
-        """Reads, checks and orders a run's training data; no weight is read. Raises `RequestError`."""
-        from workings.ways.parts.row_data import read_rows
-        data = self.row_data()(recipe=resolved.recipe, rows=read_rows(resolved),
-                               devices=row_devices(engine.describe().mesh))
-        data.check(engine)
-        return data
-
-    def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
-        """The batches of a sealed run's steps, made again.
-
-        ``seed`` decides sampling and the order of the data. ``exact``: also computes again what came before the steps
-        and between them, such as completions, instead of using recorded values.
-        """
-        from workings.ways.parts.replays import RowSource
-        data = self.reopened_data(opened, seed)
-        return RowSource(batches=data.batches, add=data.add_signals)
-
-    def reopened_data(self, opened: ReopenedRun, seed: int) -> Any:
-        """The rows of a sealed run in the order of a seed, if it learns from rows."""
-        return self.row_data()(recipe=opened.recipe.model_copy(update={"seed": seed}), rows=opened.rows,
-                               devices=opened.row_devices)
 
 
 class TeacherWay(Way):

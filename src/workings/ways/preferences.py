@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from workings.config.recipe import Recipe
     from workings.engines.base import ProgramName, ProgramShape
     from workings.models.batch import BatchShape
-    from workings.ways.parts.replay_source import BatchSource, ReopenedRun
-    from workings.ways.parts.row_data import PairData, ReferencedPairData
 
 
 class PairWay(Way):
@@ -47,11 +45,6 @@ class PairWay(Way):
             raise refused(f"algorithm.name: {self.name} does not take data.packing: {packing}",
                           "one row per sequence: the two rows of a pair are compared", "data.packing=none")
 
-    def row_data(self) -> type[PairData]:
-        """Rows of pairs."""
-        from workings.ways.parts.row_data import PairData
-        return PairData
-
 
 class ReferencedPairs(PairWay):
     """Pairs of rows, each compared with its log probability under a reference: the model before training."""
@@ -63,16 +56,6 @@ class ReferencedPairs(PairWay):
     def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
         """The reference's log probabilities of the same batches, before the first step, with the state in memory."""
         return {"log_probs": step}
-
-    def row_data(self) -> type[ReferencedPairData]:
-        """Rows of pairs; the reference's log probabilities are computed before the first step."""
-        from workings.ways.parts.row_data import ReferencedPairData
-        return ReferencedPairData
-
-    def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
-        """Pairs with the reference's log probabilities."""
-        from workings.ways.parts.replays import replayed_pairs
-        return replayed_pairs(opened, self.reopened_data(opened, seed), exact=exact)
 
 
 class Dpo(ReferencedPairs):

@@ -25,6 +25,7 @@ from workings.record.storage import read_plain
 from workings.rollouts.prompts import Prompt
 from workings.rollouts.rollout import Group, Rollout, Sample
 from workings.scoring.rewards import CompletionToReward, total
+from workings.ways.base import way_of
 from workings.ways.parts import row_data
 from workings.ways.parts.experience import AddSignals
 from workings.ways.parts.replay_source import BatchSource, ReopenedRun, StepInputs
@@ -86,7 +87,7 @@ def with_another_top_token(batch: Batch) -> Batch:
     return replace(batch, signals={**batch.signals, name: signal})
 
 
-def replayed_pairs(opened: ReopenedRun, data: row_data.ReferencedPairData, *, exact: bool) -> RowSource:
+def _replayed_pairs(opened: ReopenedRun, data: row_data.ReferencedPairData, *, exact: bool) -> RowSource:
     """Preference pairs with their reference log probabilities: recorded ones or, for an exact replay, new ones."""
     recorded = read_log_prob_lines(jsonl.read(opened.run.path / REFERENCE_LOG_PROBS)[0])
     # Another seed, for a control, may begin with rows that a short run never reached.
@@ -101,7 +102,7 @@ def replayed_pairs(opened: ReopenedRun, data: row_data.ReferencedPairData, *, ex
     return RowSource(batches=data.batches, add=data.add_signals, recorded=known, compute=compute if exact else None)
 
 
-def replayed_top_tokens(opened: ReopenedRun, objective: TopTokens, batches: Batches) -> RowSource:
+def _replayed_top_tokens(opened: ReopenedRun, objective: TopTokens, batches: Batches) -> RowSource:
     """Traces with the teacher's top tokens: computed again if the teacher can be opened, else the recorded ones."""
     compute = None
     if isinstance(opened.teacher, Teacher):
@@ -273,8 +274,8 @@ def wrong_replays(source: BatchSource, controls: Sequence[str]) -> dict[str, tup
             for name, description, change in map(CONTROLS.__getitem__, controls)}
 
 
-def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool) -> RolloutSource:
-    """The rollouts of a run with prompts and completions of a seed; ``exact`` as in `RolloutSource`."""
+def _replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool) -> RolloutSource:
+    """The rollouts with their recorded rewards; a teacher judges them again if it can be opened."""
     prompts = replace(opened.prompts, seed=seed)
     data = PromptData(resolved=opened, prompts=prompts, devices=opened.row_devices,
                       rewards=reward_settings(opened.loaded) if opened.recipe.rewards else None)
@@ -287,3 +288,20 @@ def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool) -> Rollout
         player = EnvironmentProcess(environment)
     sampler = data.rollout_sampler(opened.engine, RecordedRewards(recorded=first), opened.teacher_log_probs, player)
     return RolloutSource(sampler=sampler, recorded=opened.rollout, exact=exact)
+
+
+def replay(opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
+    """The batches of a sealed run's steps, made again.
+
+    ``seed`` decides sampling and the order of the data. ``exact``: also computes again what came before the steps and
+    between them, such as completions, instead of using recorded values.
+    """
+    way = way_of(opened.recipe)
+    if way.examples == "prompts":
+        return _replayed_rollouts(opened, seed, exact=exact)
+    data = row_data.row_data(opened.recipe.model_copy(update={"seed": seed}), opened.rows, opened.row_devices)
+    if isinstance(data, row_data.ReferencedPairData):
+        return _replayed_pairs(opened, data, exact=exact)
+    if isinstance(way.objective, TopTokens):
+        return _replayed_top_tokens(opened, way.objective, data.batches)
+    return RowSource(batches=data.batches, add=data.add_signals)

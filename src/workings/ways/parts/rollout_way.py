@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import Field, ValidationInfo
 
 from workings.config.rewards import OverlongReward
 from workings.config.section import refused
 from workings.errors import RequestError
-from workings.hardware.device import row_devices
 from workings.objectives.policy_gradient import PolicyGradient
 from workings.ways.base import KeyValues, Way
 
 if TYPE_CHECKING:
     from workings.config.recipe import Recipe
     from workings.config.training import BatchConfig
-    from workings.engines.base import Engine, ProgramName, ProgramShape
-    from workings.inputs.resolve import ResolvedRun
+    from workings.engines.base import ProgramName, ProgramShape
     from workings.models.batch import BatchShape
-    from workings.ways.parts.replay_source import BatchSource, ReopenedRun
-    from workings.ways.parts.training_data import PromptData
 
 SHORTEST_COMPLETION = 32
 """Minimum tokens of a shortened completion."""
@@ -184,20 +180,3 @@ class RolloutWay(Way):
                 words["data.buckets"] = [length for length in buckets if length <= prompt_tokens + new_tokens]
             yield words
             new_tokens //= 2
-
-    @abstractmethod
-    def judges(self, resolved: ResolvedRun) -> dict[str, Any]:
-        """What completions earn: `rewards` or `teacher` of the run's `PromptData`."""
-
-    def prepare(self, resolved: ResolvedRun, engine: Engine) -> PromptData:
-        """Prompts; completions are sampled and rewarded when an update needs them."""
-        from workings.ways.parts.training_data import PromptData, prompts_of
-        data = PromptData(resolved=resolved, prompts=prompts_of(resolved), devices=row_devices(engine.describe().mesh),
-                          **self.judges(resolved))
-        data.check(engine)
-        return data
-
-    def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
-        """Rollouts with the recorded rewards; a teacher scores them again if it can be opened."""
-        from workings.ways.parts.replays import replayed_rollouts
-        return replayed_rollouts(opened, seed, exact=exact)
