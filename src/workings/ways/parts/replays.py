@@ -299,7 +299,7 @@ def replay(opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
     way = way_of(opened.recipe)
     if way.examples == "prompts":
         return _replayed_rollouts(opened, seed, exact=exact)
-    data = row_data.row_data(opened.recipe.model_copy(update={"seed": seed}), opened.rows, opened.row_devices)
+    data = row_data.make_row_data(opened.recipe.model_copy(update={"seed": seed}), opened.rows, opened.row_devices)
     if isinstance(data, row_data.ReferencedPairData):
         return _replayed_pairs(opened, data, exact=exact)
     if isinstance(way.objective, TopTokens):

@@ -196,7 +196,7 @@ class ReferencedPairData(PairData):
         return engine.without_adapters(state)
 
 
-def row_data(recipe: Recipe, rows: RowSet, devices: int) -> TraceData:
+def make_row_data(recipe: Recipe, rows: RowSet, devices: int) -> TraceData:
     """The training data of a recipe that learns from rows and has no teacher."""
     kind = PairData if recipe.algorithm.rows_per_example > 1 else TraceData
     if way_of(recipe).reads_reference_first:

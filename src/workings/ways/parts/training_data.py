@@ -31,7 +31,7 @@ from workings.ways.base import way_of
 from workings.ways.parts.experience import Experience
 from workings.ways.parts.rollout_batch import RolloutShape, rollout_way
 from workings.ways.parts.rollout_experience import Rewarder, RolloutExperience, RolloutSampler, StallDetector
-from workings.ways.parts.row_data import DistillationData, TraceData, read_rows, row_data
+from workings.ways.parts.row_data import DistillationData, TraceData, make_row_data, read_rows
 from workings.ways.parts.teacher import LogProbFunction, Teacher, find_teacher
 
 if TYPE_CHECKING:
@@ -178,18 +178,18 @@ def prepare_data(resolved: ResolvedRun, engine: Engine) -> TrainingData:
     recipe, devices = resolved.recipe, row_devices(engine.describe().mesh)
     data: TrainingData
     if recipe.algorithm.examples == "prompts":
-        data = prompt_data(resolved, devices)
+        data = make_prompt_data(resolved, devices)
     elif way_of(recipe).teacher_keys is not None:
         teacher = find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)
         data = DistillationData(recipe=recipe, rows=read_rows(resolved), devices=devices, resolved=resolved,
                                 teacher=teacher)
     else:
-        data = row_data(recipe, read_rows(resolved), devices)
+        data = make_row_data(recipe, read_rows(resolved), devices)
     data.check(engine)
     return data
 
 
-def prompt_data(resolved: ResolvedRun, devices: int) -> PromptData:
+def make_prompt_data(resolved: ResolvedRun, devices: int) -> PromptData:
     """The prompts of a recipe, with its rewards or its teacher.
 
     Raises `RequestError` for what is missing or must not be trained on, such as a broken file of rewards.
