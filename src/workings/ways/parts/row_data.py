@@ -200,8 +200,8 @@ def make_row_data(recipe: Recipe, rows: RowSet, devices: int) -> TraceData:
 def read_rows(resolved: ResolvedRun) -> RowSet:
     """Checked rows of a recipe's examples. Raises `RequestError` for one that must not be learned from."""
     recipe = resolved.recipe
-    return pair_rows.build_example_rows(recipe.algorithm.examples, resolved.data.examples, resolved.tokenizer, resolved.template,
-                              recipe.data)
+    return pair_rows.build_example_rows(recipe.algorithm.examples, resolved.data.examples, resolved.tokenizer,
+                                        resolved.template, recipe.data)
 
 
 def reference_log_probs_by_row(engine: LikelihoodEngine, state: State, batches: Batches,
