@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,11 +30,9 @@ from workings.ways.base import way_of
 from workings.ways.parts.experience import Experience
 from workings.ways.parts.rollout_batch import RolloutShape, rollout_way
 from workings.ways.parts.rollout_experience import Rewarder, RolloutExperience, RolloutSampler, StallDetector
+from workings.ways.parts.rollout_way import RolloutWay
 from workings.ways.parts.row_data import DistillationData, TraceData, make_row_data, read_rows
 from workings.ways.parts.teacher import LogProbFunction, Teacher, find_teacher
-
-if TYPE_CHECKING:
-    from workings.ways.parts.rollout_way import RolloutWay
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +49,7 @@ class PromptData:
     """None if no teacher judges the completions."""
 
     @property
-    def algorithm(self) -> "RolloutWay":
+    def algorithm(self) -> RolloutWay:
         """The way of learning."""
         return rollout_way(self.resolved.recipe)
 
