@@ -57,9 +57,6 @@ class Way(Algorithm):
             raise refused(f"algorithm.name: {self.name} does not take data.learn: all",
                           "last: only completions are trained on, not the turns before them", "data.learn=last")
 
-    def shrink(self, values: KeyValues, rows: int, new_tokens: int) -> None:
-        """Makes a recipe's sections small for `--smoke`, in place: at most these rows and tokens of a completion."""
-
     def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
         """Programs besides the step and the evaluation, with their largest shapes over all devices.
 

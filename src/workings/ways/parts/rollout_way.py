@@ -138,15 +138,6 @@ class RolloutWay(Way):
                 "whole groups: micro_batch x accumulation x devices x updates that algorithm.group divides",
                 f"batch.micro_batch={self.group}")
 
-    def shrink(self, values: KeyValues, rows: int, new_tokens: int) -> None:
-        """Whole groups on any number of devices, and short completions."""
-        values["batch"]["micro_batch"] = values["algorithm"]["group"] = rows
-        room = min(new_tokens, values["algorithm"].get("max_new_tokens", new_tokens))
-        values["algorithm"]["max_new_tokens"] = room
-        # The punishment of long completions cannot begin before their first token.
-        for reward in values.get("rewards", ()):
-            reward |= {"buffer": min(room, reward["buffer"])} if "buffer" in reward else {}
-
     def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
         """Sampling and, where several updates share a rollout, the log probabilities of its completions."""
         from workings.engines.base import GenerationShape
