@@ -16,8 +16,6 @@ from workings.config.section import refused, written_keys
 
 if TYPE_CHECKING:
     from workings.config.recipe import Recipe
-    from workings.engines.base import ProgramName, ProgramShape
-    from workings.models.batch import BatchShape
 
 KeyValues = dict[str, Any]
 """Changes of a recipe: values by dotted key, such as ``{"algorithm.updates": 2}``."""
@@ -56,13 +54,6 @@ class Way(Algorithm):
         if recipe.data.learn == "all" and not self.learns_earlier_turns:
             raise refused(f"algorithm.name: {self.name} does not take data.learn: all",
                           "last: only completions are trained on, not the turns before them", "data.learn=last")
-
-    def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
-        """Programs besides the step and the evaluation, with their largest shapes over all devices.
-
-        ``step``: the largest batch of an update; ``most_prompts``: prompts that all devices together answer at a time.
-        """
-        return {}
 
     @property
     def teacher_keys(self) -> TeacherWay | None:

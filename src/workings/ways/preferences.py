@@ -21,8 +21,6 @@ from workings.ways.base import Way
 
 if TYPE_CHECKING:
     from workings.config.recipe import Recipe
-    from workings.engines.base import ProgramName, ProgramShape
-    from workings.models.batch import BatchShape
 
 
 class PairWay(Way):
@@ -52,10 +50,6 @@ class ReferencedPairs(PairWay):
     reads_reference_first = True
     records = (ROWS, REFERENCE_LOG_PROBS)
     controls = ("pair", "reference")
-
-    def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
-        """The reference's log probabilities of the same batches, before the first step, with the state in memory."""
-        return {"log_probs": step}
 
 
 class Dpo(ReferencedPairs):

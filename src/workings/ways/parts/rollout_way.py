@@ -17,8 +17,6 @@ from workings.ways.base import KeyValues, Way
 if TYPE_CHECKING:
     from workings.config.recipe import Recipe
     from workings.config.training import BatchConfig
-    from workings.engines.base import ProgramName, ProgramShape
-    from workings.models.batch import BatchShape
 
 SHORTEST_COMPLETION = 32
 """Minimum tokens of a shortened completion."""
@@ -137,16 +135,6 @@ class RolloutWay(Way):
                 f"{completions} completions per rollout {where}".rstrip() + f" do not fill groups of {self.group}",
                 "whole groups: micro_batch x accumulation x devices x updates that algorithm.group divides",
                 f"batch.micro_batch={self.group}")
-
-    def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
-        """Sampling and, where several updates share a rollout, the log probabilities of its completions."""
-        from workings.engines.base import GenerationShape
-        # The longest prompt is not known without data: the longest row holds prompt and completion.
-        completions = step.accumulation * step.rows * self.updates
-        programs: dict[ProgramName, ProgramShape] = {"drawing": GenerationShape(
-            min(completions, most_prompts), recipe.data.max_length - self.max_new_tokens, self.max_new_tokens)}
-        # The first update computes the log probabilities of the completions itself; later ones need them before.
-        return programs | ({"log_probs": step} if self.updates > 1 else {})
 
     def rollouts(self, steps: int) -> int:
         """One for every `updates` steps."""
