@@ -159,14 +159,19 @@ def estimate_run_time(run: PlannedRun, step: float, *, items: int, teacher: Engi
     evaluation, missing = _evaluation_time(run, per_operation, items)
     if run.mesh.fsdp > 1 and not run.target.interconnect_gb_s and {"generation", "drawing"} & set(programs):
         missing.append("weights that devices gather for every new token")
-    rollouts = way.rollouts(steps)
-    sampling = rollout_sampling_seconds(run, per_operation) if rollouts else 0.0
+    rollouts, sampling = 0, 0.0
+    if way.examples == "prompts":
+        rollouts = ceil(steps / rollout_way(recipe).updates)
+        sampling = rollout_sampling_seconds(run, per_operation)
     update = step + sampling * rollouts / steps
     every = recipe.checkpoint.every_steps
     if minutes := recipe.checkpoint.every_minutes:
         every = min(every, ceil(60 * minutes / update))
     checkpoints = ceil(steps / every)
-    missing += way.not_counted()
+    if recipe.rewards:
+        missing.append("rewards")
+        if rollout_way(recipe).max_sampling_rounds > 1:
+            missing.append("further samples in place of groups with equal rewards")
     teaching = 0.0
     if teacher is not None:
         # Every batch of a rollout is read once. For traces each row is, so that this is the most it can be. Forward is

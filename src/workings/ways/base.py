@@ -60,14 +60,6 @@ class Way(Algorithm):
         """Keys of its teacher; None without one."""
         return None
 
-    def rollouts(self, steps: int) -> int:
-        """Number of rollouts in this number of steps."""
-        return 0
-
-    def not_counted(self) -> list[str]:
-        """Parts of a run that its estimated time leaves out."""
-        return []
-
     def smaller_teacher(self) -> KeyValues:
         """The next format of a teacher with fewer bits; empty without one."""
         return {}

@@ -74,12 +74,6 @@ class RewardWay(RolloutWay):
                           "rewards='[{scorer: answer}]'")
         refuse_repeated(recipe.rewards)
 
-    def not_counted(self) -> list[str]:
-        """The rewards, and groups that are sampled once more."""
-        if self.max_sampling_rounds == 1:
-            return ["rewards"]
-        return ["rewards", "further samples in place of groups with equal rewards"]
-
 
 class Grpo(RewardWay):
     """A group's rewards minus their mean over their spread; every completion counts alike, however long."""

@@ -136,10 +136,6 @@ class RolloutWay(Way):
                 "whole groups: micro_batch x accumulation x devices x updates that algorithm.group divides",
                 f"batch.micro_batch={self.group}")
 
-    def rollouts(self, steps: int) -> int:
-        """One for every `updates` steps."""
-        return -(-steps // self.updates)
-
     def smaller_rollouts(self, recipe: Recipe, devices: int) -> Iterator[KeyValues]:
         """Changes to fewer updates from one rollout, each with the same number of completions."""
         updates, rows = self.updates // 2, recipe.batch.micro_batch * recipe.batch.accumulation * devices
