@@ -210,8 +210,10 @@ def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, sear
         return requested
     nearest = find_nearest(recipe, shape, target, requested, teacher)
     if nearest is None:
-        remarks = ["no plan of the search fits: a smaller model, shorter rows or a larger machine are left",
-                   *filter(None, [way_of(recipe).not_searched])]
+        remarks = ["no plan of the search fits: a smaller model, shorter rows or a larger machine are left"]
+        if recipe.algorithm.examples == "prompts":
+            remarks.append("not searched: fewer completions an update, smaller groups, and shorter completions "
+                           "together with another change")
         return replace(requested, remarks=(*requested.remarks, *remarks))
     return replace(requested, nearest=nearest,
                    remarks=(*requested.remarks, *nearest_remarks(nearest, requested.batch.all_rows)))

@@ -26,8 +26,6 @@ TeacherPrecision = Literal["fp32", "bf16", "nf4"]
 class Way(Algorithm):
     """A way of learning. The defaults fit a way that learns from rows of traces."""
 
-    not_searched: ClassVar[str] = ""
-    """A remark about changes that the search for a plan that fits does not try."""
     asks_teacher_in_every_step: ClassVar[bool] = False
     """Whether a teacher stays loaded during training; otherwise it is asked before the first step."""
     reads_reference_first: ClassVar[bool] = False

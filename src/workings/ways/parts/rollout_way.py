@@ -29,8 +29,6 @@ class RolloutWay(Way):
     """
 
     examples = "prompts"
-    not_searched = ("not searched: fewer completions an update, smaller groups, and shorter completions "
-                                   "together with another change")
 
     group: int = Field(default=8, ge=2)
     """Completions sampled for each prompt (TRL: `num_generations`)."""
