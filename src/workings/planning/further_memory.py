@@ -13,7 +13,6 @@ from workings.planning.memory_formulas import (
     state_parts,
 )
 from workings.planning.planned_run import PlannedRun
-from workings.ways.base import way_of
 from workings.ways.parts.teacher import TeacherModel, teacher_request
 
 REFERENCE = "reference model"
@@ -31,7 +30,7 @@ def with_frozen_models(run: PlannedRun, inspections: Inspections, teacher: Teach
     ``inspect`` gets the teacher's run, whose only program is ``log_probs``.
     """
     inspections = with_reference(run.request, run.mesh, inspections)
-    way = way_of(run.recipe)
+    way = run.recipe.algorithm
     # A refused step is the answer already.
     if teacher is None or way.teacher_keys is None or inspections["step"].refused:
         return inspections

@@ -17,7 +17,6 @@ from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
-from workings.ways.base import way_of
 from workings.ways.parts.rollout_batch import rollout_way
 
 
@@ -92,7 +91,7 @@ def programs_of(recipe: Recipe, devices: int, most_prompts: int = MAX_PROMPTS) -
         # The first update computes the log probabilities of the completions itself; later ones need them before.
         if way.updates > 1:
             programs["log_probs"] = step
-    if way_of(recipe).reads_reference_first:
+    if recipe.algorithm.reads_reference_first:
         programs["log_probs"] = step
     if evaluation.traces != "none":
         programs["evaluation"] = step._replace(accumulation=1)

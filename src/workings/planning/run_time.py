@@ -24,7 +24,6 @@ from workings.planning.memory_formulas import (
 )
 from workings.planning.planned_run import PlannedRun
 from workings.record.number_text import duration, percent
-from workings.ways.base import way_of
 from workings.ways.parts.rollout_batch import rollout_way
 
 EFFICIENCY = 0.4
@@ -151,7 +150,7 @@ def estimate_run_time(run: PlannedRun, step: float, *, items: int, teacher: Engi
     ``items``: number of evaluation items, 0 if it is not known. ``teacher``: the request to the teacher's engine,
     whose time is not counted without it.
     """
-    recipe, programs, way = run.recipe, run.programs, way_of(run.recipe)
+    recipe, programs, way = run.recipe, run.programs, run.recipe.algorithm
     # The speed of the steps is the only one that is known, so all computing is timed by it.
     per_operation = step / step_operations(run.request, run.step)
     steps = recipe.training.steps

@@ -30,7 +30,6 @@ from workings.rollouts.prompts import PromptSet, read_recorded_prompts
 from workings.runs.open_model import AS_RECORDED, SealedRun
 from workings.runs.run_metadata import code_version
 from workings.samples.unit import SampleUnit
-from workings.ways.base import way_of
 from workings.ways.parts.replay_source import ReopenedRun
 from workings.ways.parts.replays import replay, wrong_replays
 from workings.ways.parts.teacher import Teacher, find_teacher
@@ -131,7 +130,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
         "controls": controls, "predictions": counted(predictions, request.predictions)}
     if request.drawn or request.whole:
         facts["coverage"] = coverage
-    if way_of(opened.recipe).teacher_keys is not None:
+    if opened.recipe.algorithm.teacher_keys is not None:
         facts["teacher"] = opened.teacher.model_dump() if isinstance(opened.teacher, Absent) else opened.teacher.facts
         say("the teacher is queried again" if isinstance(opened.teacher, Teacher) else
             f"the recorded log probabilities of the teacher are used: {opened.teacher.absent}")
@@ -167,7 +166,7 @@ def _initial_state(opened: ReopenedRun, checkpoint: Checkpoint | None) -> Initia
 
 def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: Criteria, say: Say) -> dict[str, Facts]:
     """Replays with something wrong, whose results must differ from the record: otherwise a replay proves nothing."""
-    changed_sources = wrong_replays(plan.source, way_of(opened.recipe).controls)
+    changed_sources = wrong_replays(plan.source, opened.recipe.algorithm.controls)
     say(", ".join(["controls: another seed, another learning rate, a row left out, another checkpoint",
                    *(words for words, _ in changed_sources.values())]))
     other_seed = opened.recipe.seed + 1
@@ -339,7 +338,7 @@ def _recorded_rows(sealed: SealedRun, data: RunData) -> RowSet:
 
 def _recorded_teacher(sealed: SealedRun) -> Teacher | Absent:
     """The teacher, if it is at the recipe's path or near the run and equals the recorded one byte for byte."""
-    algorithm = way_of(sealed.recipe).teacher_keys
+    algorithm = sealed.recipe.algorithm.teacher_keys
     if algorithm is None:
         return absent("the run has none")
     try:

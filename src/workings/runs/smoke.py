@@ -11,7 +11,6 @@ from workings.inputs.datasets import RunData
 from workings.inputs.resolve import TRAINED_VOCABULARY, find_shape, is_verified
 from workings.models.registry import find_family
 from workings.models.tokenizer_training import CONTROL_TOKENS
-from workings.ways.base import way_of
 
 # Fewer key heads than query heads, to test grouped attention.
 TINY = {"layers": 2, "width": 32, "mlp_width": 64, "heads": 2, "kv_heads": 1, "head_dim": 16}
@@ -31,7 +30,7 @@ def shrink(loaded: LoadedRecipe, steps: int = STEPS) -> LoadedRecipe:
     Raises `RequestError` for a recipe with a teacher, and for a model of no known family.
     """
     recipe = loaded.recipe
-    if way_of(recipe).teacher_keys is not None:
+    if recipe.algorithm.teacher_keys is not None:
         raise RequestError(f"--smoke does not work with algorithm.name: {recipe.algorithm.name}",
                            "a model with the teacher's vocabulary; a tiny model has another one",
                            "training.steps=2, without --smoke")

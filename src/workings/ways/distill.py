@@ -11,14 +11,14 @@ from typing import Literal
 
 from pydantic import Field
 
+from workings.config.algorithm import TeacherKeys
 from workings.objectives.policy_gradient import PolicyGradient
 from workings.objectives.top_tokens import MAX_TOKENS, TopTokens
 from workings.record.layout import PROMPTS, ROLLOUTS, ROWS, TEACHER, TOP_TOKENS
-from workings.ways.base import TeacherWay
 from workings.ways.parts.rollout_way import RolloutWay
 
 
-class Distill(TeacherWay, RolloutWay):
+class Distill(TeacherKeys, RolloutWay):
     """Each token's advantage is its log probability under the teacher minus that when it was sampled; no rewards."""
 
     name: Literal["distill"]
@@ -50,7 +50,7 @@ class Distill(TeacherWay, RolloutWay):
         return [advantage + teacher - student for teacher, student in zip(reference, sampler, strict=True)]
 
 
-class TraceDistill(TeacherWay):
+class TraceDistill(TeacherKeys):
     """At each learned position of a trace the student's distribution becomes the teacher's.
 
     The teacher computes its most likely tokens once, before the first step, and is not in memory after that. The traces

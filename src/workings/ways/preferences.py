@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationInfo, model_validator
 
-from workings.config.algorithm import Examples
+from workings.config.algorithm import Algorithm, Examples
 from workings.config.section import refused
 from workings.errors import RequestError
 from workings.objectives import kto, preference
 from workings.objectives.preference import Preference
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
-from workings.ways.base import Way
 
 if TYPE_CHECKING:
     from workings.config.recipe import Recipe
 
 
-class PairWay(Way):
+class PairWay(Algorithm):
     """Trains on pairs of completions: the chosen one becomes likelier than the rejected one."""
 
     examples: ClassVar[Examples] = "pairs"

@@ -25,7 +25,6 @@ from workings.record.storage import read_plain
 from workings.rollouts.prompts import Prompt
 from workings.rollouts.rollout import Group, Rollout, Sample
 from workings.scoring.rewards import CompletionToReward, total
-from workings.ways.base import way_of
 from workings.ways.parts import row_data
 from workings.ways.parts.experience import AddSignals
 from workings.ways.parts.replay_source import BatchSource, ReopenedRun, StepInputs
@@ -264,7 +263,7 @@ CONTROLS: dict[str, tuple[str, str, Callable[..., Any]]] = {
     "reward": ("reward", "one reward flipped", with_another_reward),
     "advantage": ("advantage", "one advantage moved", with_another_advantage),
     "teacher": ("teacher", "one log probability of the teacher moved", with_another_teacher)}
-"""By the names of `Way.controls`: name in a report, description, and change of every batch or rollout."""
+"""By the names of `Algorithm.controls`: name in a report, description, and change of every batch or rollout."""
 
 
 def wrong_replays(source: BatchSource, controls: Sequence[str]) -> dict[str, tuple[str, BatchSource]]:
@@ -296,7 +295,7 @@ def replay(opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
     ``seed`` decides sampling and the order of the data. ``exact``: also computes again what came before the steps and
     between them, such as completions, instead of using recorded values.
     """
-    way = way_of(opened.recipe)
+    way = opened.recipe.algorithm
     if way.examples == "prompts":
         return _replayed_rollouts(opened, seed, exact=exact)
     data = row_data.make_row_data(opened.recipe.model_copy(update={"seed": seed}), opened.rows, opened.row_devices)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationInfo
 
+from workings.config.algorithm import Algorithm
 from workings.config.rewards import OverlongReward
 from workings.config.section import refused
 from workings.errors import RequestError
 from workings.objectives.policy_gradient import PolicyGradient
-from workings.ways.base import KeyValues, Way
 
 if TYPE_CHECKING:
     from workings.config.recipe import Recipe
@@ -22,7 +22,7 @@ SHORTEST_COMPLETION = 32
 """Minimum tokens of a shortened completion."""
 
 
-class RolloutWay(Way):
+class RolloutWay(Algorithm):
     """The model is trained on completions that it samples itself, from the whole vocabulary.
 
     Top-k or top-p would sample from another distribution than the one that the update improves.
@@ -134,7 +134,7 @@ class RolloutWay(Way):
                 "whole groups: micro_batch x accumulation x devices x updates that algorithm.group divides",
                 f"batch.micro_batch={self.group}")
 
-    def smaller_rollouts(self, recipe: Recipe, devices: int) -> Iterator[KeyValues]:
+    def smaller_rollouts(self, recipe: Recipe, devices: int) -> Iterator[dict[str, Any]]:
         """Changes to fewer updates from one rollout, each with the same number of completions."""
         updates, rows = self.updates // 2, recipe.batch.micro_batch * recipe.batch.accumulation * devices
         while updates >= 1:
@@ -142,13 +142,14 @@ class RolloutWay(Way):
                 yield {"algorithm.updates": updates}
             updates //= 2
 
-    def shorter_completions(self, recipe: Recipe) -> Iterator[KeyValues]:
+    def shorter_completions(self, recipe: Recipe) -> Iterator[dict[str, Any]]:
         """Changes to half the new tokens, then a quarter, and so on, with rows in which prompts keep their length."""
         buffers = [reward.buffer for reward in recipe.rewards if isinstance(reward, OverlongReward)]
         shortest = max([SHORTEST_COMPLETION, *buffers])
         prompt_tokens, new_tokens = recipe.data.max_length - self.max_new_tokens, self.max_new_tokens // 2
         while new_tokens >= shortest:
-            words: KeyValues = {"algorithm.max_new_tokens": new_tokens, "data.max_length": prompt_tokens + new_tokens}
+            words: dict[str, Any] = {"algorithm.max_new_tokens": new_tokens,
+                                     "data.max_length": prompt_tokens + new_tokens}
             if buckets := recipe.data.named_buckets:
                 words["data.buckets"] = [length for length in buckets if length <= prompt_tokens + new_tokens]
             yield words

@@ -38,7 +38,6 @@ from workings.record.canonical import line
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS, TEACHER, top_tokens_file
 from workings.record.number_text import percent
 from workings.record.writer import RunWriter
-from workings.ways.base import way_of
 from workings.ways.parts.experience import Experience, RowExperience
 from workings.ways.parts.teacher import Teacher, TopTokensFunction
 
@@ -192,7 +191,7 @@ class ReferencedPairData(PairData):
 def make_row_data(recipe: Recipe, rows: RowSet, devices: int) -> TraceData:
     """The training data of a recipe that learns from rows and has no teacher."""
     kind = PairData if recipe.algorithm.rows_per_example > 1 else TraceData
-    if way_of(recipe).reads_reference_first:
+    if recipe.algorithm.reads_reference_first:
         kind = ReferencedPairData
     return kind(recipe=recipe, rows=rows, devices=devices)
 

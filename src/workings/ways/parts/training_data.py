@@ -26,7 +26,6 @@ from workings.rollouts.episodes import EpisodeRules
 from workings.rollouts.prompts import PromptSet, build_prompts, refuse_evaluation_items
 from workings.rollouts.rollout import Rollout
 from workings.scoring.rewards import RewardProcess, RewardSettings
-from workings.ways.base import way_of
 from workings.ways.parts.experience import Experience
 from workings.ways.parts.rollout_batch import RolloutShape, rollout_way
 from workings.ways.parts.rollout_experience import Rewarder, RolloutExperience, RolloutSampler, StallDetector
@@ -176,7 +175,7 @@ def prepare_data(resolved: ResolvedRun, engine: Engine) -> TrainingData:
     data: TrainingData
     if recipe.algorithm.examples == "prompts":
         data = make_prompt_data(resolved, devices)
-    elif way_of(recipe).teacher_keys is not None:
+    elif recipe.algorithm.teacher_keys is not None:
         teacher = find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)
         data = DistillationData(recipe=recipe, rows=read_rows(resolved), devices=devices, resolved=resolved,
                                 teacher=teacher)
