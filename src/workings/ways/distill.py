@@ -4,8 +4,6 @@ On-policy distillation (arXiv 2306.13649) is done as in https://thinkingmachines
 policy gradient of the reverse divergence, with an advantage for each token and without a discount.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Supervised fine-tuning: traces are imitated."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from workings.config.algorithm import Algorithm

@@ -197,6 +197,7 @@ def make_prompt_data(resolved: ResolvedRun, devices: int) -> PromptData:
         rewards = reward_settings(resolved.loaded)
         rewards.recorded()  # finds missing files first
         if any(isinstance(reward, FileReward) for reward in recipe.rewards):
+            # Loads the user's functions, so that a broken file is found before anything is sampled.
             with RewardProcess(rewards):
                 pass
     if rollout_way(recipe).teacher_keys is not None:
