@@ -28,7 +28,6 @@ from workings.record.digest import file_digest
 from workings.rollouts.rollout import Group, rollout_metrics
 from workings.scoring.items import Item
 from workings.scoring.rewards import CompletionToReward, shipped_reward, total
-from workings.ways.base import way_of
 from workings.ways.parts.rollout_batch import RolloutShape, batch_of
 from workings.ways.parts.rollout_experience import StallDetector
 from workings.ways.parts.row_data import TraceData, read_rows
@@ -115,7 +114,7 @@ def loss(words: Sequence[str]) -> Any:
 def rolled_out(words: Sequence[str]) -> Any:
     """Sizes, advantages and divisor of a rollout, and how it is sampled."""
     asked = recipe(words).recipe
-    way = way_of(asked)
+    way = asked.algorithm
     size = RolloutShape.from_recipe(asked, way, devices=1, pad_id=0)
     group = Group(prompt=PROMPTS[0], epoch=0, samples=(sample([5, 6], reward=1.0, advantage=0.5), sample([7])))
     batch = batch_of(rollout(group), 0, size, way)
@@ -134,7 +133,7 @@ def reward(words: Sequence[str]) -> Any:
 
 def stall(words: Sequence[str]) -> Any:
     """After how many rollouts of equal rewards, and at which disagreement of the sampler, a run is ended."""
-    detector = StallDetector(way_of(recipe(words).recipe))
+    detector = StallDetector(recipe(words).recipe.algorithm)
     equal = rollout(Group(prompt=PROMPTS[0], epoch=0, samples=(sample([5], reward=0.5), sample([6], reward=0.5))))
     ended = []
     for number in range(1, 30):

@@ -23,9 +23,8 @@ from workings.planning.further_memory import (
 )
 from workings.planning.memory_formulas import exact_parts
 from workings.planning.plan import make_plan
-from workings.planning.search import estimated_programs, plan_with_nearest, with_changes
+from workings.planning.search import estimated_programs, plan_with_nearest, smaller_teacher, with_changes
 from workings.runs.plan import plan
-from workings.ways.base import way_of
 from workings.ways.parts.teacher import TeacherModel, teacher_request
 
 LARGE = replace(shape(), layers=3, width=32, mlp_width=64)
@@ -116,8 +115,9 @@ def test_a_teacher_that_does_not_fit_is_stored_in_fewer_bits():
     assert found.nearest is not None
     assert found.nearest.overrides == ("algorithm.teacher_precision=bf16",)
     for precision, smaller in (("bf16", {"algorithm.teacher_precision": "nf4"}), ("nf4", {})):
-        assert way_of(with_changes(STUDENT, {"algorithm.teacher_precision": precision})).smaller_teacher() == smaller
-    assert way_of(recipe()).smaller_teacher() == {}
+        asked = with_changes(STUDENT, {"algorithm.teacher_precision": precision})
+        assert smaller_teacher(asked, find_target("rtx5090")) == smaller
+    assert smaller_teacher(recipe(), find_target("rtx5090")) == {}
 
 
 @pytest.mark.usefixtures("no_compiler")

@@ -79,7 +79,7 @@ def test_what_is_drawn_is_what_the_first_update_learns_from(recipe, tmp_path):
     rollout = loads((run / rollout_file(1)).read_bytes())
     assert [each.prompt for each in found.prompts] == rollout["prompts"]
     assert [sample.tokens for sample in found.samples] == rollout["lengths"]
-    assert [sample.reward for sample in found.samples] == pytest.approx(rollout["reward"], abs=1e-12)
+    assert [sample.reward() for sample in found.samples] == pytest.approx(rollout["reward"], abs=1e-12)
     # A random model that never ends: said with what to do.
     assert values["truncated"] > 0.5
     assert any("cut off at algorithm.max_new_tokens (16)" in text for text in found.warnings)

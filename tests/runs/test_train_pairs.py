@@ -24,6 +24,7 @@ from workings.record.layout import REFERENCE_LOG_PROBS
 from workings.reports.html import write_report
 from workings.runs.replay import reopen_run
 from workings.runs.train import train
+from workings.ways.parts.replays import replay
 
 pytestmark = pytest.mark.slow
 OTHERS = ("kto", "orpo", pytest.param("simpo", marks=pytest.mark.full))
@@ -94,7 +95,7 @@ def test_steps_are_taken_again_and_wrong_ones_differ(begun):
 def test_a_reference_that_said_something_else_is_found_by_replaying(begun):
     """Where all bits have to agree, the reference is asked again; what the record says does not count."""
     opened = reopen_run(begun[1])
-    told, asked = (opened.recipe.algorithm.replay(opened, opened.recipe.seed, exact=exact) for exact in (False, True))
+    told, asked = (replay(opened, opened.recipe.seed, exact=exact) for exact in (False, True))
     assert told.compute is None
     state = opened.initial_state(opened.engine, opened.recipe.seed)
     said = asked.compute(state, Position())

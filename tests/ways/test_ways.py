@@ -9,7 +9,6 @@ import workings
 from workings.config.algorithm import DEFAULT, Algorithm, algorithms, find_algorithm
 from workings.config.load import load_recipe
 from workings.record import layout
-from workings.ways.base import Way, way_of
 
 NAMES = {value for key, value in vars(layout).items() if key.isupper() and isinstance(value, str)}
 """Files and folders that a record can have."""
@@ -17,14 +16,13 @@ NAMES = {value for key, value in vars(layout).items() if key.isupper() and isins
 
 @pytest.mark.parametrize("section", algorithms(), ids=lambda section: section.__name__)
 def test_a_way_records_known_files(section: type[Algorithm]) -> None:
-    assert issubclass(section, Way)
     assert {*section.records} <= NAMES
     assert len({*section.records} & {layout.ROWS, layout.PROMPTS}) == 1, "rows or prompts, which verify reads"
 
 
 def test_a_name_that_no_way_has_means_the_default() -> None:
     assert find_algorithm("nothing") is find_algorithm(None) is find_algorithm(DEFAULT)
-    assert way_of(load_recipe("smoke-tiny").recipe).name == DEFAULT
+    assert load_recipe("smoke-tiny").recipe.algorithm.name == DEFAULT
 
 
 def test_other_rooms_do_not_ask_of_which_kind_an_algorithm_is() -> None:

@@ -215,19 +215,17 @@ def preview_command(
     """Show rows as the model sees them: learned tokens between « and », control tokens visible."""
     from workings.config.load import load_recipe
     from workings.data.batches import Batches
-    from workings.data.pair_rows import grouped
+    from workings.data.pair_rows import build_example_rows, grouped
     from workings.data.preview import entries_by_row, marked, pieces, summarize, turns_of, unread_columns
     from workings.inputs.datasets import find_data
     from workings.inputs.resolve import find_stop_tokens, find_weights
-    from workings.ways.base import way_of
 
     loaded = load_recipe(recipe, overrides or [])
     resolved = loaded.recipe
-    way = way_of(resolved)
     entries = find_data(loaded).examples
     tokenizer, template = _tokenizer_and_template(loaded, entries)
-    rows = way.build_rows(entries, tokenizer, template, resolved.data)
-    batches = Batches(grouped(rows, way.rows_per_example), seed=resolved.seed,
+    rows = build_example_rows(resolved.algorithm.examples, entries, tokenizer, template, resolved.data)
+    batches = Batches(grouped(resolved.algorithm.examples, rows), seed=resolved.seed,
                       rows_per_micro_batch=resolved.batch.micro_batch, accumulation=resolved.batch.accumulation,
                       data_config=resolved.data)
     summary = summarize(rows, batches, entries, resolved.data.learn)

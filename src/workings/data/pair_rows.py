@@ -16,10 +16,20 @@ from typing import Any
 
 import numpy as np
 
+from workings.config.algorithm import Examples
 from workings.config.data import DataConfig
 from workings.data.encode import Example, encoded
 from workings.data.preferences import PreferencePair, Verdict
-from workings.data.rows import Row, RowSet, kept_rows, refuse_other_template, row_of, row_problems
+from workings.data.rows import (
+    Row,
+    RowSet,
+    build_rows,
+    example_id,
+    kept_rows,
+    refuse_other_template,
+    row_of,
+    row_problems,
+)
 from workings.errors import RecordError, RequestError
 from workings.models.chat import THINK, THOUGHT, THOUGHT_END, ChatTemplate
 from workings.models.tokenizer import Tokenizer
@@ -49,11 +59,6 @@ class PairRows:
         """int64 ``[pairs]``: tokens of the longer row of each pair, which decides its bucket."""
         longest: np.ndarray = self.rows.lengths.reshape(len(self.ids), len(SIDES)).max(axis=1)
         return longest
-
-
-def grouped(rows: RowSet, rows_per_example: int) -> RowSet | PairRows:
-    """Rows as batches take them: with those of one example together."""
-    return PairRows(rows) if rows_per_example == len(SIDES) else rows
 
 
 def row_id(pair_id: str, side: str) -> str:
@@ -184,3 +189,27 @@ def build_verdict_rows(verdicts: Sequence[Verdict], tokenizer: Tokenizer, templa
                            entry, other.completion, template)
 
     return PairRows(_two_rows_each(verdicts, examples(), tokenizer, template, data_config, "verdict"))
+
+
+def build_example_rows(examples: Examples, entries: Sequence[Any], tokenizer: Tokenizer, template: ChatTemplate,
+                       data_config: DataConfig) -> RowSet:
+    """Proved rows of a recipe's ``examples``. Raises `RequestError` for one that must not be learned from."""
+    if examples == "pairs":
+        return build_pair_rows(entries, tokenizer, template, data_config).rows
+    if examples == "verdicts":
+        return build_verdict_rows(entries, tokenizer, template, data_config).rows
+    return build_rows(entries, tokenizer, template, data_config)
+
+
+def example_ids(examples: Examples, row_ids: Sequence[str]) -> set[str]:
+    """The ids of the examples that became these rows. Raises `RecordError` as `pair_ids`."""
+    if examples == "pairs":
+        return {*pair_ids(row_ids)}
+    if examples == "verdicts":
+        return {*verdict_ids(row_ids)}
+    return {*row_ids, *map(example_id, row_ids)}
+
+
+def grouped(examples: Examples, rows: RowSet) -> RowSet | PairRows:
+    """Rows as batches take them: with those of one example together."""
+    return PairRows(rows) if examples in ("pairs", "verdicts") else rows

@@ -10,7 +10,6 @@ from workings.hardware.memory import gib
 from workings.models.shape import ModelShape
 from workings.planning.memory_formulas import PER_LAYER_TABLE, state_parts
 from workings.planning.planned_run import PlannedRun
-from workings.ways.base import way_of
 from workings.ways.parts.teacher import TeacherModel, teacher_request
 
 REFERENCE = "reference model"
@@ -25,7 +24,7 @@ def with_frozen_models(run: PlannedRun, inspections: Inspections, teacher: Teach
                        inspect: Callable[[PlannedRun], Inspection]) -> Inspections:
     """Adds frozen models and the teacher's program; ``inspect`` inspects the teacher's only program ``log_probs``."""
     inspections = with_reference(run.request, run.mesh, inspections)
-    way = way_of(run.recipe)
+    way = run.recipe.algorithm
     if teacher is None or way.teacher_keys is None or inspections["step"].refused:
         return inspections
     request = teacher_request(run.request, teacher, way.teacher_keys.teacher_precision)

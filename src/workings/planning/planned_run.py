@@ -17,7 +17,7 @@ from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
-from workings.ways.base import way_of
+from workings.ways.parts.rollout_batch import rollout_way
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,17 @@ def programs_of(recipe: Recipe, devices: int, most_prompts: int = MAX_PROMPTS) -
     """
     step = longest_batch(recipe, devices)
     evaluation = recipe.evaluation
-    programs: dict[ProgramName, ProgramShape] = {"step": step, **way_of(recipe).programs(recipe, step, most_prompts)}
+    programs: dict[ProgramName, ProgramShape] = {"step": step}
+    if recipe.algorithm.examples == "prompts":
+        way = rollout_way(recipe)
+        # The longest prompt is not known without data: the longest row holds prompt and completion.
+        programs["drawing"] = GenerationShape(min(step.all_rows * way.updates, most_prompts),
+                                              recipe.data.max_length - way.max_new_tokens, way.max_new_tokens)
+        # The first update computes the log probabilities of the completions itself; later ones need them before.
+        if way.updates > 1:
+            programs["log_probs"] = step
+    if recipe.algorithm.reads_reference_first:
+        programs["log_probs"] = step
     if evaluation.traces != "none":
         programs["evaluation"] = step._replace(accumulation=1)
     if evaluation.items != "none":

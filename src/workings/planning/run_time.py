@@ -24,7 +24,6 @@ from workings.planning.memory_formulas import (
 )
 from workings.planning.planned_run import PlannedRun
 from workings.record.number_text import duration, percent
-from workings.ways.base import way_of
 from workings.ways.parts.rollout_batch import rollout_way
 
 EFFICIENCY = 0.4
@@ -151,15 +150,20 @@ def estimate_run_time(run: PlannedRun, step: float, *, items: int, teacher: Engi
     ``items``: number of evaluation items, 0 if it is not known. ``teacher``: the request to the teacher's engine;
     without it the teacher's time is not counted.
     """
-    recipe, programs, way, steps = run.recipe, run.programs, way_of(run.recipe), run.recipe.training.steps
+    recipe, programs, way, steps = run.recipe, run.programs, run.recipe.algorithm, run.recipe.training.steps
     # Only the speed of the steps is known, so it serves for all computing.
     seconds_per_operation = step / step_operations(run.request, run.step)
     evaluation, missing = _evaluation_time(run, seconds_per_operation, items)
     if run.mesh.fsdp > 1 and not run.target.interconnect_gb_s and {"generation", "drawing"} & set(programs):
         missing.append("weights that devices gather for every new token")
-    rollouts = way.rollouts(steps)
-    sampling = rollout_sampling_seconds(run, seconds_per_operation) if rollouts else 0.0
-    missing += way.not_counted()
+    rollouts, sampling = 0, 0.0
+    if way.examples == "prompts":
+        rollouts = ceil(steps / rollout_way(recipe).updates)
+        sampling = rollout_sampling_seconds(run, seconds_per_operation)
+    if recipe.rewards:
+        missing.append("rewards")
+        if rollout_way(recipe).max_sampling_rounds > 1:
+            missing.append("further samples in place of groups with equal rewards")
     teaching = 0.0
     if teacher is not None:
         # At most every row of the run is read once. Forward is a third of full training without recomputation.

@@ -8,10 +8,11 @@ search continues with the next one.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 from math import gcd
-from typing import Any
+from typing import Any, get_args
 
+from workings.config.algorithm import TeacherPrecision
 from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.overrides import set_key
 from workings.config.recipe import Recipe
@@ -25,7 +26,6 @@ from workings.planning.plan import Nearest, Plan, estimate, make_plan
 from workings.planning.planned_run import PlannedRun, mesh_of
 from workings.planning.verdict import MARGINAL_SHARE
 from workings.record.values import leaves
-from workings.ways.base import way_of
 from workings.ways.parts.rollout_batch import rollout_way
 from workings.ways.parts.teacher import TeacherModel
 
@@ -149,6 +149,13 @@ def _one_key(key: str, value: Any, helps: Callable[[Recipe], bool]) -> Change:
     return lambda recipe, target: {key: value} if helps(recipe) else {}
 
 
+def smaller_teacher(recipe: Recipe, target: Target) -> KeyValues:
+    """The next format of the recipe's teacher with fewer bits."""
+    keys = recipe.algorithm.teacher_keys
+    fewer = None if keys is None else dict(pairwise(get_args(TeacherPrecision))).get(keys.teacher_precision)
+    return {"algorithm.teacher_precision": fewer} if fewer else {}
+
+
 LADDER: tuple[tuple[Change, int], ...] = (
     (_method, 2), (_parameters, 1), (_optimizer, 1),
     # Rounding to nearest would lose small updates of bf16 weights that have no fp32 master.
@@ -156,7 +163,7 @@ LADDER: tuple[tuple[Change, int], ...] = (
     # Adafactor's moments are small, and 8-bit moments are smaller than bf16.
     (_one_key("precision.moments", "bf16", lambda recipe: recipe.precision.moments == "fp32"
               and recipe.optimizer.name == "adamw"), 1),
-    (lambda recipe, target: way_of(recipe).smaller_teacher(), 3),
+    (smaller_teacher, 3),
     (halved_micro_batch, 6), (_no_accumulation, 1),
     (_one_key("memory.remat", "layer", lambda recipe: recipe.memory.remat == "none"), 1),
     # Chunks of fewer positions save little, and their products are too narrow for matrix units.
@@ -214,8 +221,10 @@ def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, sear
         return requested
     nearest = find_nearest(recipe, shape, target, requested, teacher)
     if nearest is None:
-        remarks = ["no plan of the search fits: a smaller model, shorter rows or a larger machine are left",
-                   *filter(None, [way_of(recipe).not_searched])]
+        remarks = ["no plan of the search fits: a smaller model, shorter rows or a larger machine are left"]
+        if recipe.algorithm.examples == "prompts":
+            remarks.append("not searched: fewer completions an update, smaller groups, and shorter completions "
+                           "together with another change")
         return replace(requested, remarks=(*requested.remarks, *remarks))
     return replace(requested, nearest=nearest,
                    remarks=(*requested.remarks, *nearest_remarks(nearest, requested.batch.all_rows)))

@@ -32,6 +32,7 @@ _PERPLEXITIES = {"word_perplexity", "byte_perplexity", "bits_per_byte", "perplex
 _ONLY_SAMPLED = {"top_p", "top_k", "min_p", "typical_p"}
 """Settings without effect on greedy decoding."""
 _NEUTRAL: dict[str, Any] = {"top_p": 1, "top_k": 0, "num_beams": 1, "repetition_penalty": 1}
+"""Values with which a setting has no effect."""
 
 
 class SessionModel(TemplateLM):
@@ -142,8 +143,9 @@ def decoding_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     decoding = {"max_new_tokens": given.pop("max_gen_toks"), "until": list(until),
                 "temperature": float(given.pop("temperature", 1.0)) if sampled else 0.0}
     given.pop("temperature", None)
-    unread = {name: value for name, value in given.items()
-              if value not in (None, False) and value != _NEUTRAL.get(name) and (sampled or name not in _ONLY_SAMPLED)}
+    # Settings that are off or neutral change nothing, nor do those of sampling in greedy decoding.
+    unread = [name for name, value in given.items()
+              if value not in (None, False) and value != _NEUTRAL.get(name) and (sampled or name not in _ONLY_SAMPLED)]
     if unread:
         raise RequestError(f"the task's generation settings {', '.join(unread)} are not supported",
                            "at most do_sample, temperature, until and max_gen_toks", "a task file without them")
@@ -234,15 +236,15 @@ class LmEvalTask:
 def _load(name: str) -> dict[str, Any]:
     """Tasks by name or from a file. Raises `RequestError` for a task, or its data, that cannot be found."""
     path = Path(name)
-    own = path.suffix in _SUFFIXES
-    if own and not path.is_file():
+    is_file = path.suffix in _SUFFIXES
+    if is_file and not path.is_file():
         raise RequestError(f"the task file {name} does not exist",
                            "a YAML file of lm-evaluation-harness, or the name of a task", "--task FILE.yaml")
     with slow_operation("looking for the task"):
-        manager = TaskManager(include_defaults=False, include_path=[] if own else _folders(name))
-        if not own and name not in manager.all_tasks:
+        manager = TaskManager(include_defaults=False, include_path=[] if is_file else _folders(name))
+        if not is_file and name not in manager.all_tasks:
             manager = TaskManager()
-    if not own and name not in manager.all_tasks:
+    if not is_file and name not in manager.all_tasks:
         near = get_close_matches(name, manager.all_tasks, n=3)
         raise RequestError(f"lm-evaluation-harness {version('lm_eval')} has no task {name}",
                            "a name that `lm_eval ls tasks` prints, a YAML file, or inspect:FILE.py@NAME",
@@ -277,11 +279,11 @@ def _prepare(task: Any, request: TaskRequest) -> None:
     if getattr(task, "UNSAFE_CODE", False):
         raise RequestError(f"task {name} runs code that the model writes", "a task that runs none",
                            "lm_eval --confirm_run_unsafe_code, in a sandbox, on `workings export RUN`")
-    shots = task.get_config("num_fewshot")
-    if request.few_shot is not None and shots == 0 != request.few_shot:
-        raise RequestError(f"task {name} takes no examples, and --few-shot is {request.few_shot}", "0",
-                           "leave --few-shot out")
-    task.set_config(key="num_fewshot", value=(shots or 0) if request.few_shot is None else request.few_shot)
+    usual = task.get_config("num_fewshot")
+    shots = (usual or 0) if request.few_shot is None else request.few_shot
+    if usual == 0 and shots != 0:
+        raise RequestError(f"task {name} takes no examples, and --few-shot is {shots}", "0", "leave --few-shot out")
+    task.set_config(key="num_fewshot", value=shots)
     task.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
     generates = task.OUTPUT_TYPE == "generate_until"
     if request.max_new_tokens is not None and not generates:

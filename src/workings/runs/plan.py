@@ -22,7 +22,6 @@ from workings.planning.run_time import Throughput, estimate_run_time, step_opera
 from workings.planning.search import estimated_programs, plan_with_nearest, with_counted_steps
 from workings.record.number_text import duration
 from workings.runs.choices import with_choices
-from workings.ways.base import way_of
 from workings.ways.parts.teacher import TeacherModel, teacher_model, teacher_request
 
 UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
@@ -41,7 +40,7 @@ def with_time(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Targe
         unknown = (f"training.epochs: {recipe.training.epochs:g} needs the data to count steps, and they are "
                    "not on this machine: the time is unknown")
         return replace(plan, step_seconds=seconds, step_time=how, remarks=(*plan.remarks, unknown))
-    way = way_of(recipe)
+    way = recipe.algorithm
     request_of_teacher = (teacher_request(run.request, teacher, way.teacher_keys.teacher_precision)
                           if teacher is not None and way.teacher_keys is not None else None)
     spent = estimate_run_time(run, seconds, items=count_items(loaded), teacher=request_of_teacher)

@@ -33,8 +33,7 @@ from workings.planning.verdict import Verdict, memory_verdict
 from workings.record.progress import slow_operation
 from workings.scoring.items import Item
 from workings.scoring.scorers import scorer_version
-from workings.ways.base import way_of
-from workings.ways.parts.training_data import TrainingData
+from workings.ways.parts.training_data import TrainingData, prepare_data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +107,7 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         device_check = engine.check_device()
     with slow_operation("preparing the training data"):
         # The number of devices over which rows are split (`mesh.fsdp: auto`) is known once the engine is open.
-        training_data = way_of(recipe).prepare(resolved, engine)
+        training_data = prepare_data(resolved, engine)
     if not recipe.training.steps:
         loaded = with_counted_steps(loaded, training_data.steps, f"{training_data.steps} = {recipe.training.epochs:g} "
                                     "epochs of these rows")

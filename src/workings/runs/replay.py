@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.data.batches import Position
+from workings.data.pair_rows import build_example_rows, example_ids
 from workings.data.rows import RowSet
 from workings.engines.registry import find_engine
 from workings.errors import RecordError, RequestError
@@ -29,9 +30,8 @@ from workings.rollouts.prompts import PromptSet, read_recorded_prompts
 from workings.runs.open_model import AS_RECORDED, SealedRun
 from workings.runs.run_metadata import code_version
 from workings.samples.unit import SampleUnit
-from workings.ways.base import way_of
 from workings.ways.parts.replay_source import ReopenedRun
-from workings.ways.parts.replays import wrong_replays
+from workings.ways.parts.replays import replay, wrong_replays
 from workings.ways.parts.teacher import Teacher, find_teacher
 
 STEPS, ITEMS = 10, 8
@@ -96,7 +96,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     mode = "bitwise" if criteria.exact else "tolerance"
     ranges = _select_steps(opened, request, len(metrics), criteria.exact, seed)
     # One for all ranges, because it may read the reference's log probabilities of all pairs.
-    source = way_of(opened.recipe).replay(opened, opened.recipe.seed, exact=criteria.exact)
+    source = replay(opened, opened.recipe.seed, exact=criteria.exact)
     plans = []
     for steps in ranges:
         checkpoint = opened.checkpoint(steps.start) if steps.start else None
@@ -130,7 +130,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
         "controls": controls, "predictions": counted(predictions, request.predictions)}
     if request.drawn or request.whole:
         facts["coverage"] = coverage
-    if way_of(opened.recipe).teacher_keys is not None:
+    if opened.recipe.algorithm.teacher_keys is not None:
         facts["teacher"] = opened.teacher.model_dump() if isinstance(opened.teacher, Absent) else opened.teacher.facts
         say("the teacher is queried again" if isinstance(opened.teacher, Teacher) else
             f"the recorded log probabilities of the teacher are used: {opened.teacher.absent}")
@@ -166,8 +166,7 @@ def _initial_state(opened: ReopenedRun, checkpoint: Checkpoint | None) -> Initia
 
 def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: Criteria, say: Say) -> dict[str, Facts]:
     """Replays with something wrong, whose results must differ from the record: otherwise a replay proves nothing."""
-    way = way_of(opened.recipe)
-    changed_sources = wrong_replays(plan.source, way.controls)
+    changed_sources = wrong_replays(plan.source, opened.recipe.algorithm.controls)
     say(", ".join(["controls: another seed, another learning rate, a row left out, another checkpoint",
                    *(words for words, _ in changed_sources.values())]))
     other_seed = opened.recipe.seed + 1
@@ -178,7 +177,7 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: C
     # After a checkpoint a seed decides only the order of rows; at step 0 maybe also the initial weights.
     start_of_other_seed = plan.start if from_step else InitialState(
         make=lambda: opened.initial_state(opened.engine, other_seed), words="another seed")
-    return run_controls(plan, way.replay(opened, other_seed, exact=criteria.exact), other_state, start_of_other_seed,
+    return run_controls(plan, replay(opened, other_seed, exact=criteria.exact), other_state, start_of_other_seed,
                         criteria.tolerance, changed_sources)
 
 
@@ -321,10 +320,10 @@ def _recorded_rows(sealed: SealedRun, data: RunData) -> RowSet:
     run, digest = sealed.run, sealed.run.manifest.data_digests.get("rows")
     # A smoke run takes the first traces only, and long rows may be dropped: the index has the rest.
     index = {row["id"]: row for row in jsonl.read(run.path / ROWS)[0]}
-    recipe, way = sealed.recipe, way_of(sealed.recipe)
-    known = way.ids_of_examples([*index])
-    rows = way.build_rows([entry for entry in data.examples if entry.id in known],
-                          sealed.tokenizer, sealed.template, recipe.data)
+    examples = sealed.recipe.algorithm.examples
+    known = example_ids(examples, [*index])
+    rows = build_example_rows(examples, [entry for entry in data.examples if entry.id in known],
+                              sealed.tokenizer, sealed.template, sealed.recipe.data)
     # The rules that make rows may have changed with the version.
     if rows.digest != digest:
         raise RecordError(f"{run.path}: its row index does not follow from data, tokenizer and template "
@@ -339,7 +338,7 @@ def _recorded_rows(sealed: SealedRun, data: RunData) -> RowSet:
 
 def _recorded_teacher(sealed: SealedRun) -> Teacher | Absent:
     """The teacher, if it is at the recipe's path or near the run and equals the recorded one byte for byte."""
-    algorithm = way_of(sealed.recipe).teacher_keys
+    algorithm = sealed.recipe.algorithm.teacher_keys
     if algorithm is None:
         return absent("the run has none")
     try:

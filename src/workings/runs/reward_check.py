@@ -78,7 +78,8 @@ class RewardCheck:
             "tokens": fmean([sample.tokens for sample in self.samples]), "max_new_tokens": self.max_new_tokens}}
 
     def _means(self, texts: Sequence[TextRewards]) -> dict[str, Any]:
-        return {"reward": fmean([text.reward for text in texts]), "right": fmean([float(text.right) for text in texts]),
+        return {"reward": fmean([text.reward() for text in texts]),
+                "right": fmean([float(text.right) for text in texts]),
                 "rewards": {name: fmean([text.rewards[name] for text in texts]) for name in self.rewards}}
 
 

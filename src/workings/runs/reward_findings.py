@@ -34,14 +34,9 @@ class TextRewards:
     tokens: int
     truncated: bool
 
-    @property
-    def reward(self) -> float:
-        """Sum of the rewards."""
-        return self.reward_excluding(frozenset())
-
-    def reward_excluding(self, names: frozenset[str]) -> float:
-        """Sum without some rewards."""
-        return fsum(value for name, value in self.rewards.items() if name not in names)
+    def reward(self, excluded: frozenset[str] = frozenset()) -> float:
+        """Sum of the rewards without some."""
+        return fsum(value for name, value in self.rewards.items() if name not in excluded)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,16 +53,13 @@ class PromptRewards:
 
     def median_sample_reward(self, excluded: frozenset[str] = frozenset()) -> float:
         """Reward of the model's median sample."""
-        return median(sample.reward_excluding(excluded) for sample in self.samples)
+        return median(sample.reward(excluded) for sample in self.samples)
 
     def probe_wins(self, probe: str) -> bool:
-        """Whether a probe earns more here than `reference`."""
+        """Whether a probe earns more than the model's median sample, or without a model than the correct answer."""
         excluded = LEGITIMATE_REWARDS.get(probe, frozenset())
-        return self.probes[probe].reward_excluding(excluded) > self.reference(excluded) + ROUNDING
-
-    def reference(self, excluded: frozenset[str]) -> float:
-        """Reward of the model's median sample, or of the correct answer without a model."""
-        return self.median_sample_reward(excluded) if self.samples else self.right_answer.reward_excluding(excluded)
+        reference = self.median_sample_reward(excluded) if self.samples else self.right_answer.reward(excluded)
+        return self.probes[probe].reward(excluded) > reference + ROUNDING
 
 
 def refusals(prompts: Sequence[PromptRewards]) -> list[str]:
@@ -107,7 +99,7 @@ def _against_answer(probe: str, prompts: Sequence[PromptRewards], *, right: bool
     left_out = LENGTH_REWARDS if right else frozenset[str]()
     words = ("earns", "the plain correct answer") if right else ("is wrong and earns", "the correct answer")
     return _earns_more(probe, prompts, left_out, *words,
-                       [prompt.right_answer.reward_excluding(left_out) for prompt in prompts],
+                       [prompt.right_answer.reward(left_out) for prompt in prompts],
                        lambda prompt, reward: prompt.right_answer.rewards[reward], equal_is_too_much=not right)
 
 
@@ -117,7 +109,7 @@ def _earns_more(probe: str, prompts: Sequence[PromptRewards], left_out: frozense
     """The sentence that a probe earns more than something else (``others`` by prompt); empty if it does not."""
     if not prompts:
         return ""
-    earned, less = fmean([prompt.probes[probe].reward_excluding(left_out) for prompt in prompts]), fmean(others)
+    earned, less = fmean([prompt.probes[probe].reward(left_out) for prompt in prompts]), fmean(others)
     if earned < less - ROUNDING or (earned <= less + ROUNDING and not equal_is_too_much):
         return ""
     more = f"{earned - less:.3g} more" if earned > less + ROUNDING else "as much"
@@ -148,7 +140,7 @@ def warnings(prompts: Sequence[PromptRewards], max_new_tokens: int) -> list[str]
 
 def equal_reward_groups(prompts: Sequence[PromptRewards]) -> int:
     """Number of groups of samples whose rewards are all equal."""
-    return sum(len({sample.reward for sample in prompt.samples}) == 1 for prompt in prompts)
+    return sum(len({sample.reward() for sample in prompt.samples}) == 1 for prompt in prompts)
 
 
 def _what_to_do(samples: Sequence[TextRewards]) -> str:

@@ -1,6 +1,7 @@
 """`--smoke`: runs a whole recipe with a tiny model of the same architecture in under a minute."""
 
 from dataclasses import replace
+from typing import Any
 
 from workings.config.families import TEMPLATES
 from workings.config.load import LoadedRecipe, check_recipe
@@ -10,7 +11,6 @@ from workings.inputs.datasets import RunData
 from workings.inputs.resolve import TRAINED_VOCABULARY, find_shape, is_verified
 from workings.models.registry import find_family
 from workings.models.tokenizer_training import CONTROL_TOKENS
-from workings.ways.base import way_of
 
 # Fewer key heads than query heads, to test grouped attention.
 TINY = {"layers": 2, "width": 32, "mlp_width": 64, "heads": 2, "kv_heads": 1, "head_dim": 16}
@@ -29,8 +29,8 @@ def shrink(loaded: LoadedRecipe, steps: int = STEPS) -> LoadedRecipe:
 
     Raises `RequestError` for a recipe with a teacher, and for a model of no known family.
     """
-    recipe, way = loaded.recipe, way_of(loaded.recipe)
-    if way.teacher_keys is not None:
+    recipe = loaded.recipe
+    if recipe.algorithm.teacher_keys is not None:
         raise RequestError(f"--smoke does not work with algorithm.name: {recipe.algorithm.name}",
                            "a model with the teacher's vocabulary; a tiny model has another one",
                            "training.steps=2, without --smoke")
@@ -54,7 +54,8 @@ def shrink(loaded: LoadedRecipe, steps: int = STEPS) -> LoadedRecipe:
     values.pop("device", None)
     values.pop("mesh", None)
     values["batch"]["micro_batch"] = min(ROWS, recipe.batch.micro_batch)
-    way.shrink(values, ROWS, NEW_TOKENS)
+    if recipe.algorithm.examples == "prompts":
+        _shrink_rollouts(values)
     if recipe.environment is not None:
         values["environment"] = recipe.environment.model_dump() | {"tasks": TRACES}
     # A warmup that does not end before the last step would be refused.
@@ -65,6 +66,17 @@ def shrink(loaded: LoadedRecipe, steps: int = STEPS) -> LoadedRecipe:
     values.setdefault("checkpoint", {})["every_steps"] = 1
     values.setdefault("evaluation", {})["max_new_tokens"] = min(NEW_TOKENS, recipe.evaluation.max_new_tokens)
     return replace(loaded, recipe=check_recipe(values, f"{loaded.origin} with --smoke"))
+
+
+def _shrink_rollouts(values: dict[str, Any]) -> None:
+    """Makes whole groups on any number of devices, and short completions, in place."""
+    values["batch"]["micro_batch"] = values["algorithm"]["group"] = ROWS
+    new_tokens = min(NEW_TOKENS, values["algorithm"].get("max_new_tokens", NEW_TOKENS))
+    values["algorithm"]["max_new_tokens"] = new_tokens
+    # The punishment of long completions cannot begin before their first token.
+    for reward in values.get("rewards", ()):
+        if "buffer" in reward:
+            reward["buffer"] = min(new_tokens, reward["buffer"])
 
 
 def truncate(data: RunData) -> RunData:

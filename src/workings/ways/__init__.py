@@ -1,1 +1,1 @@
-"""Ways of learning: each makes the batches of its updates."""
+"""Ways of learning: sections of a recipe, and in `parts` the training data and replays that follow from them."""

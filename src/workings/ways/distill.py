@@ -4,28 +4,19 @@ On-policy distillation (arXiv 2306.13649) is done as in https://thinkingmachines
 policy gradient of the reverse divergence, with an advantage for each token and without a discount.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from workings.hardware.device import row_devices
+from workings.config.algorithm import TeacherKeys
 from workings.objectives.policy_gradient import PolicyGradient
 from workings.objectives.top_tokens import MAX_TOKENS, TopTokens
 from workings.record.layout import PROMPTS, ROLLOUTS, ROWS, TEACHER, TOP_TOKENS
-from workings.ways.base import TeacherWay
 from workings.ways.parts.rollout_way import RolloutWay
 
-if TYPE_CHECKING:
-    from workings.engines.base import Engine
-    from workings.inputs.resolve import ResolvedRun
-    from workings.ways.parts.replay_source import BatchSource, ReopenedRun
-    from workings.ways.parts.row_data import DistillationData
 
-
-class Distill(TeacherWay, RolloutWay):
+class Distill(TeacherKeys, RolloutWay):
     """Each token's advantage is its log probability under the teacher minus that when it was sampled; no rewards."""
 
     name: Literal["distill"]
@@ -56,13 +47,8 @@ class Distill(TeacherWay, RolloutWay):
             return [advantage] * len(sampler)
         return [advantage + teacher - student for teacher, student in zip(reference, sampler, strict=True)]
 
-    def judges(self, resolved: ResolvedRun) -> dict[str, Any]:
-        """The teacher."""
-        from workings.ways.parts.teacher import find_teacher
-        return {"teacher": find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)}
 
-
-class TraceDistill(TeacherWay):
+class TraceDistill(TeacherKeys):
     """At each learned position of a trace the student's distribution becomes the teacher's.
 
     The teacher computes its most likely tokens once, before the first step, and is not in memory after that. The traces
@@ -82,21 +68,6 @@ class TraceDistill(TeacherWay):
     def objective(self) -> TopTokens:
         """The loss of an update."""
         return TopTokens(top_k=self.top_k)
-
-    def prepare(self, resolved: ResolvedRun, engine: Engine) -> DistillationData:
-        """Rows of traces; the teacher's most likely tokens are computed before the first step."""
-        from workings.ways.parts.row_data import DistillationData, read_rows
-        from workings.ways.parts.teacher import find_teacher
-        teacher = find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)
-        data = DistillationData(recipe=resolved.recipe, rows=read_rows(resolved), resolved=resolved, teacher=teacher,
-                                devices=row_devices(engine.describe().mesh))
-        data.check(engine)
-        return data
-
-    def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
-        """Traces with the teacher's top tokens."""
-        from workings.ways.parts.replays import replayed_top_tokens
-        return replayed_top_tokens(opened, self.objective, self.reopened_data(opened, seed).batches)
 
 
 WAYS = (Distill, TraceDistill)

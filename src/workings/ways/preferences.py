@@ -7,32 +7,22 @@ learns from verdicts instead of pairs (2402.01306). ORPO: imitation and preferen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationInfo, model_validator
 
-from workings.config.algorithm import Examples
+from workings.config.algorithm import Algorithm, Examples
 from workings.config.section import refused
 from workings.errors import RequestError
 from workings.objectives import kto, preference
 from workings.objectives.preference import Preference
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
-from workings.ways.base import Way
 
 if TYPE_CHECKING:
-    from workings.config.data import DataConfig
     from workings.config.recipe import Recipe
-    from workings.data.rows import RowSet
-    from workings.engines.base import ProgramName, ProgramShape
-    from workings.models.batch import BatchShape
-    from workings.models.chat import ChatTemplate
-    from workings.models.tokenizer import Tokenizer
-    from workings.ways.parts.replay_source import BatchSource, ReopenedRun
-    from workings.ways.parts.row_data import PairData, ReferencedPairData
 
 
-class PairWay(Way):
+class PairWay(Algorithm):
     """Trains on pairs of completions: the chosen one becomes likelier than the rejected one."""
 
     examples: ClassVar[Examples] = "pairs"
@@ -52,22 +42,6 @@ class PairWay(Way):
             raise refused(f"algorithm.name: {self.name} does not take data.packing: {packing}",
                           "one row per sequence: the two rows of a pair are compared", "data.packing=none")
 
-    def build_rows(self, entries: Sequence[Any], tokenizer: Tokenizer, template: ChatTemplate,
-                   config: DataConfig) -> RowSet:
-        """Two rows for each pair. Raises `RequestError` for a pair that must not be learned from."""
-        from workings.data.pair_rows import build_pair_rows
-        return build_pair_rows(entries, tokenizer, template, config).rows
-
-    def row_data(self) -> type[PairData]:
-        """Rows of pairs."""
-        from workings.ways.parts.row_data import PairData
-        return PairData
-
-    def ids_of_examples(self, row_ids: Sequence[str]) -> set[str]:
-        """Ids of the pairs."""
-        from workings.data.pair_rows import pair_ids
-        return {*pair_ids([*row_ids])}
-
 
 class ReferencedPairs(PairWay):
     """Pairs of rows, each compared with its log probability under a reference: the model before training."""
@@ -75,20 +49,6 @@ class ReferencedPairs(PairWay):
     reads_reference_first = True
     records = (ROWS, REFERENCE_LOG_PROBS)
     controls = ("pair", "reference")
-
-    def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
-        """The reference's log probabilities of the same batches, before the first step, with the state in memory."""
-        return {"log_probs": step}
-
-    def row_data(self) -> type[ReferencedPairData]:
-        """Rows of pairs; the reference's log probabilities are computed before the first step."""
-        from workings.ways.parts.row_data import ReferencedPairData
-        return ReferencedPairData
-
-    def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
-        """Pairs with the reference's log probabilities."""
-        from workings.ways.parts.replays import replayed_pairs
-        return replayed_pairs(opened, self.reopened_data(opened, seed), exact=exact)
 
 
 class Dpo(ReferencedPairs):
@@ -153,17 +113,6 @@ class Kto(ReferencedPairs):
             raise refused(f"batch.micro_batch: {recipe.batch.micro_batch} is too small for algorithm.name: {self.name}",
                           "at least 4: two rows for each completion, and a drift that is a mean of several",
                           "batch.micro_batch=4")
-
-    def build_rows(self, entries: Sequence[Any], tokenizer: Tokenizer, template: ChatTemplate,
-                   config: DataConfig) -> RowSet:
-        """Two rows for each verdict. Raises `RequestError` for one that must not be learned from."""
-        from workings.data.pair_rows import build_verdict_rows
-        return build_verdict_rows(entries, tokenizer, template, config).rows
-
-    def ids_of_examples(self, row_ids: Sequence[str]) -> set[str]:
-        """Ids of the verdicts."""
-        from workings.data.pair_rows import verdict_ids
-        return {*verdict_ids([*row_ids])}
 
 
 class Orpo(PairWay):

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import fsum, sqrt
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from workings.config.rewards import FileReward, refuse_repeated
+from workings.config.rewards import refuse_repeated
 from workings.config.section import refused
 from workings.objectives.policy_gradient import PolicyGradient
 from workings.record.layout import PROMPTS, REWARDS, ROLLOUTS
@@ -22,7 +22,6 @@ from workings.ways.parts.rollout_way import RolloutWay
 
 if TYPE_CHECKING:
     from workings.config.recipe import Recipe
-    from workings.inputs.resolve import ResolvedRun
 
 
 class RewardWay(RolloutWay):
@@ -74,23 +73,6 @@ class RewardWay(RolloutWay):
             raise refused(f"algorithm.name: {self.name} needs rewards", "at least one reward function",
                           "rewards='[{scorer: answer}]'")
         refuse_repeated(recipe.rewards)
-
-    def not_counted(self) -> list[str]:
-        """The rewards, and groups that are sampled once more."""
-        if self.max_sampling_rounds == 1:
-            return ["rewards"]
-        return ["rewards", "further samples in place of groups with equal rewards"]
-
-    def judges(self, resolved: ResolvedRun) -> dict[str, Any]:
-        """The rewards. Raises `RequestError` for missing or broken files of rewards."""
-        from workings.scoring.rewards import RewardProcess
-        from workings.ways.parts.training_data import reward_settings
-        settings = reward_settings(resolved.loaded)
-        settings.recorded()
-        if any(isinstance(reward, FileReward) for reward in settings.rewards):
-            with RewardProcess(settings):
-                pass
-        return {"rewards": settings}
 
 
 class Grpo(RewardWay):

@@ -1,15 +1,13 @@
 """Supervised fine-tuning: traces are imitated."""
 
-from __future__ import annotations
-
 from typing import Literal
 
+from workings.config.algorithm import Algorithm
 from workings.objectives.base import CROSS_ENTROPY, CrossEntropy
 from workings.record.layout import ROWS
-from workings.ways.base import Way
 
 
-class Sft(Way):
+class Sft(Algorithm):
     """Traces are imitated: supervised fine-tuning by cross entropy."""
 
     name: Literal["sft"]

@@ -72,9 +72,10 @@ def write_given_traces(data: Any, out: Path, *, split_completions: bool) -> str:
     form = looks_like(rows[0]) or by_its_keys(rows[0])
     if not form:
         raise RequestError(f"data: the first row has the keys {', '.join(rows[0])}", FORMS, "rename the keys")
-    # In the form of the first row, steps of another form would be lost.
+    # Read in the form of the first row, a row of another form would lose its steps.
     for number, row in enumerate(rows, start=1):
-        if (other := looks_like(row)) not in ("", form):
+        other = looks_like(row)
+        if other not in ("", form):
             raise RequestError(f"data: row 1 reads as {form}, and row {number} as {other}", "rows of one form",
                                'the same keys in every row; a row without reasoning has "steps": []')
 
@@ -148,18 +149,17 @@ def recipe_rewards(given: Reward | Sequence[Reward], config: Path, change: Calla
     entries, written = list[dict[str, Any]](), list[str]()
     for reward in several:
         entry = dict(reward) if isinstance(reward, Mapping) else {"scorer": reward}
-        if callable(scorer := entry.get("scorer")):
-            function = _named_function(scorer)
-            if file := _module_file(function):
-                entry["scorer"] = f"{file}:{function.__name__}"
-            else:
-                source = _own_source(function)
-                written.append(f"{function.__name__}.py")
-                atomic.write_text(config / written[-1], source)
-                entry["scorer"] = f"{written[-1]}:{function.__name__}"
-        else:
-            entry = with_changed_paths({"rewards": [entry]}, change)["rewards"][0]
-        entries.append(entry)
+        scorer = entry.get("scorer")
+        if not callable(scorer):
+            entries.append(with_changed_paths({"rewards": [entry]}, change)["rewards"][0])
+            continue
+        function = _named_function(scorer)
+        file = _module_file(function)
+        if not file:
+            file = f"{function.__name__}.py"
+            atomic.write_text(config / file, _own_source(function))
+            written.append(file)
+        entries.append(entry | {"scorer": f"{file}:{function.__name__}"})
     return entries, written
 
 

@@ -1,1 +1,1 @@
-"""Ways of learning: each makes the batches of its updates."""
+"""Training data and replays of the ways of learning."""

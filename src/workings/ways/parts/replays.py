@@ -86,7 +86,7 @@ def with_another_top_token(batch: Batch) -> Batch:
     return replace(batch, signals={**batch.signals, name: signal})
 
 
-def replayed_pairs(opened: ReopenedRun, data: row_data.ReferencedPairData, *, exact: bool) -> RowSource:
+def _replayed_pairs(opened: ReopenedRun, data: row_data.ReferencedPairData, *, exact: bool) -> RowSource:
     """Preference pairs with their reference log probabilities: recorded ones or, for an exact replay, new ones."""
     recorded = read_log_prob_lines(jsonl.read(opened.run.path / REFERENCE_LOG_PROBS)[0])
     # Another seed, for a control, may begin with rows that a short run never reached.
@@ -101,7 +101,7 @@ def replayed_pairs(opened: ReopenedRun, data: row_data.ReferencedPairData, *, ex
     return RowSource(batches=data.batches, add=data.add_signals, recorded=known, compute=compute if exact else None)
 
 
-def replayed_top_tokens(opened: ReopenedRun, objective: TopTokens, batches: Batches) -> RowSource:
+def _replayed_top_tokens(opened: ReopenedRun, objective: TopTokens, batches: Batches) -> RowSource:
     """Traces with the teacher's top tokens: computed again if the teacher can be opened, else the recorded ones."""
     compute = None
     if isinstance(opened.teacher, Teacher):
@@ -263,7 +263,7 @@ CONTROLS: dict[str, tuple[str, str, Callable[..., Any]]] = {
     "reward": ("reward", "one reward flipped", with_another_reward),
     "advantage": ("advantage", "one advantage moved", with_another_advantage),
     "teacher": ("teacher", "one log probability of the teacher moved", with_another_teacher)}
-"""By the names of `Way.controls`: name in a report, description, and change of every batch or rollout."""
+"""By the names of `Algorithm.controls`: name in a report, description, and change of every batch or rollout."""
 
 
 def wrong_replays(source: BatchSource, controls: Sequence[str]) -> dict[str, tuple[str, BatchSource]]:
@@ -273,8 +273,8 @@ def wrong_replays(source: BatchSource, controls: Sequence[str]) -> dict[str, tup
             for name, description, change in map(CONTROLS.__getitem__, controls)}
 
 
-def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool) -> RolloutSource:
-    """The rollouts of a run with prompts and completions of a seed; ``exact`` as in `RolloutSource`."""
+def _replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool) -> RolloutSource:
+    """The rollouts with their recorded rewards; a teacher judges them again if it can be opened."""
     prompts = replace(opened.prompts, seed=seed)
     data = PromptData(resolved=opened, prompts=prompts, devices=opened.row_devices,
                       rewards=reward_settings(opened.loaded) if opened.recipe.rewards else None)
@@ -287,3 +287,20 @@ def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool) -> Rollout
         player = EnvironmentProcess(environment)
     sampler = data.rollout_sampler(opened.engine, RecordedRewards(recorded=first), opened.teacher_log_probs, player)
     return RolloutSource(sampler=sampler, recorded=opened.rollout, exact=exact)
+
+
+def replay(opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
+    """The batches of a sealed run's steps, made again.
+
+    ``seed`` decides sampling and the order of the data. ``exact``: also computes again what came before the steps and
+    between them, such as completions, instead of using recorded values.
+    """
+    way = opened.recipe.algorithm
+    if way.examples == "prompts":
+        return _replayed_rollouts(opened, seed, exact=exact)
+    data = row_data.make_row_data(opened.recipe.model_copy(update={"seed": seed}), opened.rows, opened.row_devices)
+    if isinstance(data, row_data.ReferencedPairData):
+        return _replayed_pairs(opened, data, exact=exact)
+    if isinstance(way.objective, TopTokens):
+        return _replayed_top_tokens(opened, way.objective, data.batches)
+    return RowSource(batches=data.batches, add=data.add_signals)

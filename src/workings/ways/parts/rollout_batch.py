@@ -2,7 +2,6 @@
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -15,9 +14,7 @@ from workings.models.batch import Batch, BatchShape
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE
 from workings.rollouts.prompts import Prompt
 from workings.rollouts.rollout import Rollout, Sample
-
-if TYPE_CHECKING:
-    from workings.ways.parts.rollout_way import RolloutWay
+from workings.ways.parts.rollout_way import RolloutWay
 
 SIGNALS = (ADVANTAGE, BEHAVIOR, REFERENCE)
 """Signals in the order in which they enter a batch's digest."""
@@ -38,7 +35,7 @@ class RolloutShape:
     """Most tokens of a row that are trained on. One number for all batches: another one would be another program."""
 
     @classmethod
-    def from_recipe(cls, recipe: Recipe, algorithm: "RolloutWay", *, devices: int, pad_id: int) -> "RolloutShape":
+    def from_recipe(cls, recipe: Recipe, algorithm: RolloutWay, *, devices: int, pad_id: int) -> "RolloutShape":
         """The sizes of a recipe with its algorithm; ``devices``: number of devices that share its rows."""
         return cls(micro_batches=recipe.batch.accumulation, rows=recipe.batch.micro_batch * devices, pad_id=pad_id,
                    updates=algorithm.updates, buckets=bucket_lengths_before_rows(recipe.data),
@@ -59,15 +56,15 @@ class RolloutShape:
         return BatchShape(self.micro_batches, self.rows, next(size for size in self.buckets if size >= length))
 
 
-def rollout_way(recipe: Recipe) -> "RolloutWay":
+def rollout_way(recipe: Recipe) -> RolloutWay:
     """The way of a recipe with rollouts. Raises `RequestError` for any other recipe."""
-    if recipe.algorithm.examples != "prompts":
+    if not isinstance(recipe.algorithm, RolloutWay):
         raise RequestError(f"algorithm.name: {recipe.algorithm.name} samples nothing to learn from",
                            "an algorithm that learns from its own completions", "algorithm.name=grpo")
-    return cast("RolloutWay", recipe.algorithm)
+    return recipe.algorithm
 
 
-def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: "RolloutWay") -> Batch:
+def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: RolloutWay) -> Batch:
     """The batch of one of a rollout's updates; ``part``: number of the update in the rollout, from 0."""
     samples = rollout.trained_samples[part * shape.rows_per_update:(part + 1) * shape.rows_per_update]
     # Signals are [A x B, S] while rows are filled in, and take the batch's [A, B, S] at the end.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -31,9 +31,7 @@ from workings.rollouts.rollout import (
 from workings.scoring.rewards import CompletionToReward, RewardSettings, total
 from workings.ways.parts.experience import Experience, PreparedBatch
 from workings.ways.parts.rollout_batch import RolloutShape, batch_of, completion_span, digest_of
-
-if TYPE_CHECKING:
-    from workings.ways.parts.rollout_way import RolloutWay
+from workings.ways.parts.rollout_way import RolloutWay
 
 
 class Rewarder(Protocol):
@@ -58,7 +56,7 @@ class RolloutSampler:
     engine: LikelihoodEngine
     """Computes log probabilities with the weights that are trained."""
     prompts: PromptSet
-    algorithm: "RolloutWay"
+    algorithm: RolloutWay
     shape: RolloutShape
     rewarder: Rewarder | None = None
     """None if the algorithm has no rewards; ``reward_settings`` likewise."""
@@ -160,7 +158,7 @@ class RolloutSampler:
 class StallDetector:
     """Stops a run after too many rollouts or updates in a row without anything to learn, as the metrics lines say."""
 
-    algorithm: "RolloutWay"
+    algorithm: RolloutWay
     equal_reward_rollouts: int = 0
     """Rollouts in a row in which the rewards of every group were equal."""
     truncated_rollouts: int = 0
@@ -174,7 +172,7 @@ class StallDetector:
     does not count: after as many in a row the run is complete (`workings.record.metrics`)."""
 
     @classmethod
-    def from_lines(cls, algorithm: "RolloutWay", lines: Sequence[Mapping[str, Any]]) -> "StallDetector":
+    def from_lines(cls, algorithm: RolloutWay, lines: Sequence[Mapping[str, Any]]) -> "StallDetector":
         """The detector after these metrics lines."""
         detector = cls(algorithm)
         for line in lines:

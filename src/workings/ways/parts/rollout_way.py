@@ -8,35 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationInfo
 
+from workings.config.algorithm import Algorithm
 from workings.config.rewards import OverlongReward
 from workings.config.section import refused
 from workings.errors import RequestError
-from workings.hardware.device import row_devices
 from workings.objectives.policy_gradient import PolicyGradient
-from workings.ways.base import KeyValues, Way
 
 if TYPE_CHECKING:
     from workings.config.recipe import Recipe
     from workings.config.training import BatchConfig
-    from workings.engines.base import Engine, ProgramName, ProgramShape
-    from workings.inputs.resolve import ResolvedRun
-    from workings.models.batch import BatchShape
-    from workings.ways.parts.replay_source import BatchSource, ReopenedRun
-    from workings.ways.parts.training_data import PromptData
 
 SHORTEST_COMPLETION = 32
 """Minimum tokens of a shortened completion."""
 
 
-class RolloutWay(Way):
+class RolloutWay(Algorithm):
     """The model is trained on completions that it samples itself, from the whole vocabulary.
 
     Top-k or top-p would sample from another distribution than the one that the update improves.
     """
 
     examples = "prompts"
-    not_searched = ("not searched: fewer completions an update, smaller groups, and shorter completions "
-                                   "together with another change")
 
     group: int = Field(default=8, ge=2)
     """Completions sampled for each prompt (TRL: `num_generations`)."""
@@ -142,30 +134,7 @@ class RolloutWay(Way):
                 "whole groups: micro_batch x accumulation x devices x updates that algorithm.group divides",
                 f"batch.micro_batch={self.group}")
 
-    def shrink(self, values: KeyValues, rows: int, new_tokens: int) -> None:
-        """Whole groups on any number of devices, and short completions."""
-        values["batch"]["micro_batch"] = values["algorithm"]["group"] = rows
-        room = min(new_tokens, values["algorithm"].get("max_new_tokens", new_tokens))
-        values["algorithm"]["max_new_tokens"] = room
-        # The punishment of long completions cannot begin before their first token.
-        for reward in values.get("rewards", ()):
-            reward |= {"buffer": min(room, reward["buffer"])} if "buffer" in reward else {}
-
-    def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
-        """Sampling and, where several updates share a rollout, the log probabilities of its completions."""
-        from workings.engines.base import GenerationShape
-        # The longest prompt is not known without data: the longest row holds prompt and completion.
-        completions = step.accumulation * step.rows * self.updates
-        programs: dict[ProgramName, ProgramShape] = {"drawing": GenerationShape(
-            min(completions, most_prompts), recipe.data.max_length - self.max_new_tokens, self.max_new_tokens)}
-        # The first update computes the log probabilities of the completions itself; later ones need them before.
-        return programs | ({"log_probs": step} if self.updates > 1 else {})
-
-    def rollouts(self, steps: int) -> int:
-        """One for every `updates` steps."""
-        return -(-steps // self.updates)
-
-    def smaller_rollouts(self, recipe: Recipe, devices: int) -> Iterator[KeyValues]:
+    def smaller_rollouts(self, recipe: Recipe, devices: int) -> Iterator[dict[str, Any]]:
         """Changes to fewer updates from one rollout, each with the same number of completions."""
         updates, rows = self.updates // 2, recipe.batch.micro_batch * recipe.batch.accumulation * devices
         while updates >= 1:
@@ -173,31 +142,15 @@ class RolloutWay(Way):
                 yield {"algorithm.updates": updates}
             updates //= 2
 
-    def shorter_completions(self, recipe: Recipe) -> Iterator[KeyValues]:
+    def shorter_completions(self, recipe: Recipe) -> Iterator[dict[str, Any]]:
         """Changes to half the new tokens, then a quarter, and so on, with rows in which prompts keep their length."""
         buffers = [reward.buffer for reward in recipe.rewards if isinstance(reward, OverlongReward)]
         shortest = max([SHORTEST_COMPLETION, *buffers])
         prompt_tokens, new_tokens = recipe.data.max_length - self.max_new_tokens, self.max_new_tokens // 2
         while new_tokens >= shortest:
-            words: KeyValues = {"algorithm.max_new_tokens": new_tokens, "data.max_length": prompt_tokens + new_tokens}
+            words: dict[str, Any] = {"algorithm.max_new_tokens": new_tokens,
+                                     "data.max_length": prompt_tokens + new_tokens}
             if buckets := recipe.data.named_buckets:
                 words["data.buckets"] = [length for length in buckets if length <= prompt_tokens + new_tokens]
             yield words
             new_tokens //= 2
-
-    @abstractmethod
-    def judges(self, resolved: ResolvedRun) -> dict[str, Any]:
-        """What completions earn: `rewards` or `teacher` of the run's `PromptData`."""
-
-    def prepare(self, resolved: ResolvedRun, engine: Engine) -> PromptData:
-        """Prompts; completions are sampled and rewarded when an update needs them."""
-        from workings.ways.parts.training_data import PromptData, prompts_of
-        data = PromptData(resolved=resolved, prompts=prompts_of(resolved), devices=row_devices(engine.describe().mesh),
-                          **self.judges(resolved))
-        data.check(engine)
-        return data
-
-    def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
-        """Rollouts with the recorded rewards; a teacher scores them again if it can be opened."""
-        from workings.ways.parts.replays import replayed_rollouts
-        return replayed_rollouts(opened, seed, exact=exact)

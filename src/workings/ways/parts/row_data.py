@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from workings.config.recipe import Recipe
+from workings.data import pair_rows
 from workings.data.batches import Batches, Position, even_accumulation
-from workings.data.pair_rows import LogProbs, grouped, log_prob_lines, read_log_prob_lines, verdict_of
 from workings.data.rows import RowSet
 from workings.data.top_tokens import (
     TeacherTopTokens,
@@ -38,7 +38,6 @@ from workings.record.canonical import line
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS, TEACHER, top_tokens_file
 from workings.record.number_text import percent
 from workings.record.writer import RunWriter
-from workings.ways.base import way_of
 from workings.ways.parts.experience import Experience, RowExperience
 from workings.ways.parts.teacher import Teacher, TopTokensFunction
 
@@ -60,7 +59,7 @@ class TraceData:
     def batches(self) -> Batches:
         """The rows in the recipe's batches."""
         recipe = self.recipe
-        return Batches(grouped(self.rows, recipe.algorithm.rows_per_example), seed=recipe.seed,
+        return Batches(pair_rows.grouped(recipe.algorithm.examples, self.rows), seed=recipe.seed,
                        rows_per_micro_batch=recipe.batch.micro_batch * self.devices, data_config=recipe.data,
                        accumulation=recipe.batch.accumulation)
 
@@ -147,7 +146,7 @@ class PairData(TraceData):
 
     def add_signals(self, batch: Batch, row_ids: Sequence[Sequence[str]], values: Mapping[str, Any]) -> Batch:
         """A batch divided by its pairs, with what the objective must know of it."""
-        return with_pair_signals(batch, row_ids, values, way_of(self.recipe).objective)
+        return with_pair_signals(batch, row_ids, values, self.recipe.algorithm.objective)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,11 +163,11 @@ class ReferencedPairData(PairData):
             raise RequestError(f"engine {engine.name} does not support {name} with adapters",
                                "an engine that switches them off", "method.name=full, or engine=jax")
 
-    def signal_values(self, engine: Engine, writer: RunWriter, state: State, step: int) -> LogProbs:
+    def signal_values(self, engine: Engine, writer: RunWriter, state: State, step: int) -> pair_rows.LogProbs:
         """The reference's log probability of each row of the run; before the first step ``state`` is that model."""
         path = writer.path(REFERENCE_LOG_PROBS)
         if path.is_file():
-            return read_log_prob_lines(jsonl.read(path)[0])
+            return pair_rows.read_log_prob_lines(jsonl.read(path)[0])
         if step:
             raise RecordError("the reference's log probabilities are missing, and the run has already taken "
                               f"{step} steps with them")
@@ -177,7 +176,7 @@ class ReferencedPairData(PairData):
         assert isinstance(engine, LikelihoodEngine)  # `check` has refused others
         computed = reference_log_probs_by_row(engine, reference, self.batches, self.steps)
         writer.event("reference", rows=len(computed), seconds=perf_counter() - started)
-        writer.write_cleaned(REFERENCE_LOG_PROBS, b"".join(map(line, log_prob_lines(computed))))
+        writer.write_cleaned(REFERENCE_LOG_PROBS, b"".join(map(line, pair_rows.log_prob_lines(computed))))
         return computed
 
     def reference(self, engine: Engine, state: State) -> State:
@@ -189,10 +188,19 @@ class ReferencedPairData(PairData):
         return engine.without_adapters(state)
 
 
+def make_row_data(recipe: Recipe, rows: RowSet, devices: int) -> TraceData:
+    """The training data of a recipe that learns from rows and has no teacher."""
+    kind = PairData if recipe.algorithm.rows_per_example > 1 else TraceData
+    if recipe.algorithm.reads_reference_first:
+        kind = ReferencedPairData
+    return kind(recipe=recipe, rows=rows, devices=devices)
+
+
 def read_rows(resolved: ResolvedRun) -> RowSet:
     """Checked rows of a recipe's examples. Raises `RequestError` for one that must not be learned from."""
-    return way_of(resolved.recipe).build_rows(resolved.data.examples, resolved.tokenizer, resolved.template,
-                                              resolved.recipe.data)
+    recipe = resolved.recipe
+    return pair_rows.build_example_rows(recipe.algorithm.examples, resolved.data.examples, resolved.tokenizer,
+                                        resolved.template, recipe.data)
 
 
 def reference_log_probs_by_row(engine: LikelihoodEngine, state: State, batches: Batches,
@@ -219,7 +227,7 @@ def log_probs_by_row(engine: LikelihoodEngine, state: State, batches: Batches, p
     return {name: log_prob for ids, log_prob in zip(batches.row_ids(position), sums, strict=True) for name in ids}
 
 
-def with_pair_signals(batch: Batch, row_ids: Sequence[Sequence[str]], log_probs: LogProbs,
+def with_pair_signals(batch: Batch, row_ids: Sequence[Sequence[str]], log_probs: pair_rows.LogProbs,
                       objective: Objective) -> Batch:
     """A batch of pairs, divided by their number, with the signals of its objective.
 
@@ -237,7 +245,7 @@ def with_pair_signals(batch: Batch, row_ids: Sequence[Sequence[str]], log_probs:
             # Only a row's sum counts. At one supervised position, and zero elsewhere, it is added up without rounding.
             first = number, mask[number].argmax()
             if VERDICT in signals:
-                signals[VERDICT][first] = verdict_of(name)
+                signals[VERDICT][first] = pair_rows.verdict_of(name)
             if REFERENCE in signals:
                 if name not in log_probs:
                     raise RecordError(f"no log probability of the reference for row {name[:80]!r}")
@@ -256,7 +264,7 @@ class DistillationData(TraceData):
     @property
     def objective(self) -> TopTokens:
         """The loss of an update."""
-        objective = way_of(self.recipe).objective
+        objective = self.recipe.algorithm.objective
         assert isinstance(objective, TopTokens)  # that of the only way with these data
         return objective
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from workings.config.algorithm import TeacherKeys, TeacherPrecision
 from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.method import FULL, FullConfig, LoraConfig, QloraConfig
 from workings.config.model import FromPretrained
@@ -36,7 +37,6 @@ from workings.record.layout import CHECKPOINTS, MODEL_SHAPE, SEAL, SUMS, TOKENIZ
 from workings.record.reader import RunRecord
 from workings.record.seal import parse_seal, parse_sums
 from workings.record.values import Absent
-from workings.ways.base import TeacherPrecision, TeacherWay, way_of
 
 MODEL_FILE, ADAPTER_FILE = "model.safetensors", "adapter_model.safetensors"
 """Files of a checkpoint: all weights, under the name by which an engine loads them, or the adapters alone."""
@@ -87,7 +87,7 @@ class Base:
 class Teacher(TeacherModel):
     """A frozen model, found and not yet opened."""
 
-    algorithm: TeacherWay
+    algorithm: TeacherKeys
     tokenizer: Tokenizer
     weights: resolve.Weights
     """For a sealed run, the folder of its last checkpoint."""
@@ -230,7 +230,7 @@ def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape, 
     ``tokenizer`` and ``shape`` are those of the student, ``bases`` further folders that a relative path may start from.
     Raises `RequestError` for one that is missing or does not fit, and `RecordError`.
     """
-    algorithm = way_of(loaded.recipe).teacher_keys
+    algorithm = loaded.recipe.algorithm.teacher_keys
     assert algorithm is not None  # only a way with a teacher calls this
     folders = [loaded.base, *bases]
     folder = resolve.local_folder(algorithm.teacher, folders)
@@ -257,7 +257,7 @@ def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape, 
 
 def refuse_processes(recipe: Recipe) -> None:
     """Raises `RequestError` for a teacher in several processes, which only share the calls of one engine."""
-    if way_of(recipe).teacher_keys is not None:
+    if recipe.algorithm.teacher_keys is not None:
         raise RequestError(f"algorithm.name: {recipe.algorithm.name} does not run in several processes",
                            "one process: the teacher is its own engine, and only one engine's calls reach the "
                            "other processes",
@@ -266,7 +266,7 @@ def refuse_processes(recipe: Recipe) -> None:
 
 def teacher_model(loaded: LoadedRecipe) -> TeacherModel | None:
     """A recipe's teacher for a plan; None without one. Raises `RequestError` if it is neither here nor known."""
-    algorithm = way_of(loaded.recipe).teacher_keys
+    algorithm = loaded.recipe.algorithm.teacher_keys
     if algorithm is None:
         return None
     folder = resolve.local_folder(algorithm.teacher, [loaded.base])
@@ -284,7 +284,7 @@ def _recipe_of(run: RunRecord) -> Recipe:
     return check_recipe(run.manifest.config, str(run.path))
 
 
-def _of_run(path: Path, algorithm: TeacherWay, engine: str) -> Teacher:
+def _of_run(path: Path, algorithm: TeacherKeys, engine: str) -> Teacher:
     run = RunRecord.open(path)
     recipe = _recipe_of(run)
     if not run.checkpoints.folders():
@@ -296,7 +296,7 @@ def _of_run(path: Path, algorithm: TeacherWay, engine: str) -> Teacher:
                    weights=resolve.Weights(directory=kept, id=run.manifest.name, revision=kept.name))
 
 
-def _base(run: RunRecord, recipe: Recipe, algorithm: TeacherWay, engine: str) -> Base | None:
+def _base(run: RunRecord, recipe: Recipe, algorithm: TeacherKeys, engine: str) -> Base | None:
     """The model below a run's adapters; None if it has none."""
     if recipe.method.trains_all_weights:
         return None

@@ -4,17 +4,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from workings.config.load import LoadedRecipe
 from workings.config.recipe import Recipe
+from workings.config.rewards import FileReward
 from workings.data.rows import prompt_digest
 from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, Sampler, State
 from workings.environments.process import EnvironmentProcess
 from workings.environments.settings import EnvironmentSettings
 from workings.errors import RequestError
+from workings.hardware.device import row_devices
 from workings.inputs.resolve import ResolvedRun
 from workings.models.batch import Batch
 from workings.record.digest import json_digest
@@ -28,11 +29,9 @@ from workings.scoring.rewards import RewardProcess, RewardSettings
 from workings.ways.parts.experience import Experience
 from workings.ways.parts.rollout_batch import RolloutShape, rollout_way
 from workings.ways.parts.rollout_experience import Rewarder, RolloutExperience, RolloutSampler, StallDetector
-from workings.ways.parts.row_data import TraceData
-from workings.ways.parts.teacher import LogProbFunction, Teacher
-
-if TYPE_CHECKING:
-    from workings.ways.parts.rollout_way import RolloutWay
+from workings.ways.parts.rollout_way import RolloutWay
+from workings.ways.parts.row_data import DistillationData, TraceData, make_row_data, read_rows
+from workings.ways.parts.teacher import LogProbFunction, Teacher, find_teacher
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +48,7 @@ class PromptData:
     """None if no teacher judges the completions."""
 
     @property
-    def algorithm(self) -> "RolloutWay":
+    def algorithm(self) -> RolloutWay:
         """The way of learning."""
         return rollout_way(self.resolved.recipe)
 
@@ -168,6 +167,42 @@ class PromptData:
 
 TrainingData = TraceData | PromptData
 """Data of a run, ready for training."""
+
+
+def prepare_data(resolved: ResolvedRun, engine: Engine) -> TrainingData:
+    """Reads, checks and orders a run's training data; no weight is read. Raises `RequestError`."""
+    recipe, devices = resolved.recipe, row_devices(engine.describe().mesh)
+    data: TrainingData
+    if recipe.algorithm.examples == "prompts":
+        data = make_prompt_data(resolved, devices)
+    elif recipe.algorithm.teacher_keys is not None:
+        teacher = find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)
+        data = DistillationData(recipe=recipe, rows=read_rows(resolved), devices=devices, resolved=resolved,
+                                teacher=teacher)
+    else:
+        data = make_row_data(recipe, read_rows(resolved), devices)
+    data.check(engine)
+    return data
+
+
+def make_prompt_data(resolved: ResolvedRun, devices: int) -> PromptData:
+    """The prompts of a recipe, with its rewards or its teacher.
+
+    Raises `RequestError` for what is missing or must not be trained on, such as a broken file of rewards.
+    """
+    recipe, prompts = resolved.recipe, prompts_of(resolved)
+    rewards: RewardSettings | None = None
+    teacher: Teacher | None = None
+    if recipe.rewards:
+        rewards = reward_settings(resolved.loaded)
+        rewards.recorded()  # finds missing files first
+        if any(isinstance(reward, FileReward) for reward in recipe.rewards):
+            # Loads the user's functions, so that a broken file is found before anything is sampled.
+            with RewardProcess(rewards):
+                pass
+    if rollout_way(recipe).teacher_keys is not None:
+        teacher = find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)
+    return PromptData(resolved=resolved, prompts=prompts, devices=devices, rewards=rewards, teacher=teacher)
 
 
 def reward_settings(loaded: LoadedRecipe) -> RewardSettings:

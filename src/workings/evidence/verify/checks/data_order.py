@@ -210,5 +210,5 @@ def batches_of(unit: Unit) -> Batches:
     # Lengths without memory: a view of one zero, as long as the row says.
     rows = tuple(Row(row["id"], np.broadcast_to(zero, (row["tokens"],)), zero, "") for row in kept)
     row_set = RowSet(rows, (), 0, data_config.max_length)
-    return Batches(grouped(row_set, way.rows_per_example), seed=unit.manifest.seed,
+    return Batches(grouped(way.examples, row_set), seed=unit.manifest.seed,
                    rows_per_micro_batch=micro_batch * devices, accumulation=accumulation, data_config=data_config)
