@@ -190,7 +190,6 @@ def test_a_checkpoint_without_a_shard_is_none(pair, tmp_path, monkeypatch, fails
     thread.join()
 
 
-@pytest.mark.slow
 def test_other_data_in_another_process_are_refused_by_name(pair) -> None:
     first, second, _, made = pair
     there = {"recipe": {"training": {"steps": 2, "learning_rate": 0.1}}, "weights": {"model.safetensors": "b"}}
@@ -207,9 +206,9 @@ def test_other_data_in_another_process_are_refused_by_name(pair) -> None:
     assert "process 1 with recipe.training.learning_rate" in str(found["error"])
 
 
-@pytest.mark.slow
-def test_a_stop_that_only_another_process_was_asked_for_reaches_the_first(pair) -> None:
+def test_a_stop_that_only_another_process_was_asked_for_reaches_the_first(pair, monkeypatch) -> None:
     first, second, _, made = pair
+    monkeypatch.setattr(calls, "IDLE_SECONDS", 0.05)  # between two calls a process looks whether it was asked
     asked = threading.Event()
     thread, _ = in_thread(second, made(), stop=asked.is_set)
     with first:

@@ -62,7 +62,7 @@ def test_a_session_of_the_sdk_s_client(tmp_path: Path) -> None:
             assert again.is_error
             assert "train needs the token of a plan" in again.content[0].text
             while (record := await call("read_record", name="first"))["process"] == "running":
-                time.sleep(1)
+                time.sleep(0.2)
             assert (record["state"], record["process"]) == ("complete", "ended with 0; its output is in first.log")
             steps = next(number for number in record["numbers"] if number["field"] == "completed_steps")
             assert steps == {"record": f"first/{MANIFEST}", "field": "completed_steps", "value": 2}
