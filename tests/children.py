@@ -25,10 +25,10 @@ FORKS = sys.platform == "linux"
 """Elsewhere a fork of a process with frameworks in it is not safe: children are new processes."""
 
 PRELOADED = (
-    "tests.light_imports", "scipy.stats", "tokenizers", "jinja2", "jax.experimental.shard_map",
-    "jax.experimental.multihost_utils", "optax", "torch.distributed.fsdp", "transformers", "peft", "workings.cli.main",
-    "workings.engines.jax.engine", "workings.engines.torch.engine", "workings.evidence.verify",
-    "workings.reports.html", "workings.runs.train_and_evaluate",
+    "scipy.stats", "tokenizers", "jinja2", "jax.experimental.shard_map", "jax.experimental.multihost_utils", "optax",
+    "torch.distributed.fsdp", "transformers", "peft", "workings.cli.main", "workings.engines.jax.engine",
+    "workings.engines.torch.engine", "workings.evidence.verify", "workings.reports.html",
+    "workings.runs.train_and_evaluate",
 )
 """Imported before the first fork. None of them may start a thread or a backend."""
 
@@ -101,9 +101,6 @@ def start(arguments: Sequence[str], *, cwd: Path | None, environment: Mapping[st
 
 def become(arguments: list[str], cwd: str, environment: dict[str, str], streams: str) -> None:
     """In the forked child: become the process that was asked for, and run to its end."""
-    from tests.light_imports import collect_seldom
-
-    collect_seldom()
     for number, flags in enumerate((os.O_RDONLY, os.O_WRONLY | os.O_CREAT, os.O_WRONLY | os.O_CREAT)):
         stream = os.open(f"{streams}/{number}", flags, 0o600)
         os.dup2(stream, number)
