@@ -197,7 +197,7 @@ def test_other_conditions_are_judged_by_a_tolerance_over_the_steps_that_it_was_m
     with pytest.raises(RequestError, match="that have a tolerance"):
         replay_run(run, ReplayRequest())  # this engine computes in float64
     monkeypatch.setitem(TOLERANCES, "float64", TOLERANCES["float32"])
-    monkeypatch.setattr(replay, "MEASURED_STEPS", 4)
+    monkeypatch.setattr(replay.conditions, "MEASURED_STEPS", 4)
     checks = level_3(run, whole=True, seed=1)
     assert "these differ from the recorded run: cpu_model, usable_cores: passed (equal to the bit)" in checks[
         "replay.steps"][1]

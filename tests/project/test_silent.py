@@ -83,7 +83,7 @@ MISTAKES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "mask_starts_early": _changed_masks(_early), "lost_end_of_turn": _changed_masks(_endless),
     "dropped_system_turn": lambda patch: patch.setattr(ChatTemplate, "refuse_other_texts", lambda *_: None),
     "group_statistics": lambda patch: patch.setattr(rewards, "normalized", _float32),
-    "sequence_ratio": lambda patch: patch.setattr(Gspo, "form", Grpo.form),
+    "sequence_ratio": lambda patch: patch.setattr(Gspo, "ratio", Grpo.ratio),
     "late_reference": lambda patch: patch.setattr(TORCH, "without_adapters", lambda self, state: state),
     "shifted_rewards": _shifted}
 
