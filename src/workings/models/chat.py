@@ -25,6 +25,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from workings.config.families import TEMPLATES
 from workings.errors import RequestError
+from workings.models.conversation_form import ConversationForms
 from workings.models.tokenizer import Tokenizer
 from workings.models.turns import Asked, Turn
 
@@ -408,13 +409,27 @@ class ChatTemplate:
         except jinja2.TemplateError as error:
             raise self._wrong(f"it cannot be read: {error}") from None
 
-    def _render(self, asked: Asked, said: Sequence[Turn], add_generation_prompt: bool) -> str:
-        names: dict[str, Any] = {name: self.tokenizer.special_text(name) for name in ("bos_token", "eos_token")}
-        messages = [turn.message() for turn in (*asked.turns, *said)]
+    @cached_property
+    def _conversation_forms(self) -> ConversationForms:
+        return ConversationForms(self._template.environment, self.source, self._names)
+
+    @cached_property
+    def _names(self) -> dict[str, Any]:
+        """The template's variables besides a conversation."""
+        names = {name: self.tokenizer.special_text(name) for name in ("bos_token", "eos_token")}
         # Without tools transformers passes None as well, which templates tell from an empty list.
-        names["tools"] = json.loads(asked.tools) if asked.tools else None
+        return {**names, "tools": None}
+
+    def _render(self, asked: Asked, said: Sequence[Turn], add_generation_prompt: bool) -> str:
+        turns = (*asked.turns, *said)
+        if not asked.tools and not any(turn.more for turn in turns):
+            form = self._conversation_forms.find(tuple(turn.role for turn in turns), add_generation_prompt)
+            if form is not None:
+                return form.filled([turn.text for turn in turns])
+        names = {**self._names, "tools": json.loads(asked.tools)} if asked.tools else self._names
         try:
-            return self._template.render(messages=messages, add_generation_prompt=add_generation_prompt, **names)
+            return self._template.render(messages=[turn.message() for turn in turns],
+                                         add_generation_prompt=add_generation_prompt, **names)
         # A template is a foreign program, and these are the ways in which it can fail on plain texts.
         except (jinja2.TemplateError, TypeError, ValueError, OverflowError, MemoryError) as error:
             raise self._wrong(f"it fails: {error}", "a template that takes these turns",
