@@ -133,7 +133,8 @@ class ChatTemplate:
 
     def completion_text(self, prompt: str, completion: str, history: Turns = ()) -> str:
         """Text that the model has to write after `prompt_text`; see `learned_text`."""
-        return self.learned_text(Asked.of(prompt, history), Turn("assistant", completion))
+        asked = Asked.of(prompt, history)
+        return self.learned_text(asked, Turn("assistant", completion), self._render(asked, (), True))
 
     def read_text(self, asked: Asked) -> str:
         """Text before a completion, BOS included. Raises `RequestError` if the template changes it or hides tools."""
@@ -141,8 +142,8 @@ class ChatTemplate:
         self.refuse_other_texts(asked, text)
         return text
 
-    def learned_text(self, asked: Asked, said: Turn) -> str:
-        """Text that the model has to write after `read_text`: the completion up to and including the stop token.
+    def learned_text(self, asked: Asked, said: Turn, read: str) -> str:
+        """Text that the model has to write after ``read``, the rendered ``asked``: the completion and the stop token.
 
         An empty block of thinking that the template puts before the completion stays: the model has to write it, too.
         Raises `RequestError` when the template does not continue its own prompt, rewrites the completion or never
@@ -150,7 +151,9 @@ class ChatTemplate:
         """
         # Gemma 4's template leaves the channel out of every turn that it is given. The model writes it first of all.
         thought, answer = self.split_thought(said.text)
-        return thought + self._learned_as_rendered(asked, said._replace(text=answer))
+        if thought:
+            said = said._replace(text=answer)
+        return thought + self._learned_as_rendered(asked, said, read)
 
     def observation_ids(self, text: str) -> list[int]:
         """Tokens after an answer's stop token up to the next answer, for a user's turn. Raises `RequestError`."""
@@ -183,20 +186,20 @@ class ChatTemplate:
         for (turn, place), read, shown in zip(learned_turns, before, before[1:], strict=False):
             if not shown.startswith(read):
                 raise self._rewritten(turn, read, shown)
-            learned = self._learned_earlier(replace(asked, turns=asked.turns[:place]), asked.turns[place], turn)
+            learned = self._learned_earlier(replace(asked, turns=asked.turns[:place]), asked.turns[place], turn, read)
             if not shown.startswith(read + learned):
                 raise self._rewritten(turn, read + learned, shown)
             earlier.append((read, learned))
         return earlier
 
-    def _learned_earlier(self, asked: Asked, said: Turn, turn: int) -> str:
+    def _learned_earlier(self, asked: Asked, said: Turn, turn: int, read: str) -> str:
         """`learned_text` of the assistant's turn of this number, without white space where that is left out."""
         try:
-            return self.learned_text(asked, said)
+            return self.learned_text(asked, said, read)
         except RequestError as error:
             # Templates that trim the last answer trim the earlier ones as well, and then that is what is shown.
             if said.text != said.text.strip():
-                return self._learned_earlier(asked, said._replace(text=said.text.strip()), turn)
+                return self._learned_earlier(asked, said._replace(text=said.text.strip()), turn, read)
             raise RequestError(f"turn {turn} of the assistant: {error.given}", error.expected, error.try_next) from None
 
     def refuse_other_texts(self, asked: Asked, text: str) -> None:
@@ -271,9 +274,9 @@ class ChatTemplate:
         channel = [self.tokenizer.token_id(token) for token in _CHANNEL_TOKENS]
         return bool(control) and not (self.thinking and control == channel and ids[0] == channel[0])
 
-    def _learned_as_rendered(self, asked: Asked, said: Turn) -> str:
+    def _learned_as_rendered(self, asked: Asked, said: Turn, before: str) -> str:
         """`learned_text` of a completion without a channel."""
-        before, completion = self._render(asked, (), True), said.text
+        completion = said.text
         rest, opened = self._rest(before, self._render(asked, (said,), False))
         # The prompt ends with the opening tag already, so generation begins after it.
         if before.endswith(THINK) and completion.startswith(THINK):
@@ -349,8 +352,9 @@ class ChatTemplate:
             thought = f"{THOUGHT}a\n{THOUGHT_END}" if self.thinking else f"{THINK}a\n</think>\n\n"
             any_said = said._replace(text=f"{thought}a" if thinks else "a")
             alike = replace(asked, turns=turns)
-            prompt = self.with_bos(self.tokenizer.encode(self._render(alike, (), True)))
-            learned = self.tokenizer.encode(self.learned_text(alike, any_said))
+            read = self._render(alike, (), True)
+            prompt = self.with_bos(self.tokenizer.encode(read))
+            learned = self.tokenizer.encode(self.learned_text(alike, any_said, read))
             controls = self.tokenizer.control_ids
             self._counts[key] = (sum(i in controls for i in prompt), sum(i in controls for i in learned))
         return self._counts[key]

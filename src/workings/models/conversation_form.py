@@ -1,9 +1,9 @@
-"""Forms of conversations: what a chat template writes around the texts, whatever the texts are.
+r"""Forms of conversations: what a chat template writes around the texts, whatever the texts are.
 
 Most templates copy every text and look into none. Such a template is rendered once for a sequence of roles, with a
 `_Sealed` object in place of each text, and then one form serves all conversations of these roles:
 
-    <|im_start|>user\\n  [text 0]  <|im_end|>\\n<|im_start|>assistant\\n
+    <|im_start|>user\n  [text 0]  <|im_end|>\n<|im_start|>assistant\n
 """
 
 import re
@@ -34,10 +34,7 @@ class _Sealed:
     """A text that a template can write, trim and append to others. Every question about its characters is refused."""
 
     def __init__(self, marks: str, trimmed: str = "") -> None:
-        """Args:
-            marks: stands for the text in what the template writes.
-            trimmed: the same for the trimmed text; empty if the text cannot be trimmed.
-        """
+        """``marks``: written for the text. ``trimmed``: written for the trimmed text; empty if that is not known."""
         self._marks, self._trimmed = marks, trimmed
 
     @property
@@ -108,11 +105,7 @@ class ConversationForms:
     """The forms of a template's conversations, by their roles."""
 
     def __init__(self, environment: jinja2.Environment, source: str, names: Mapping[str, Any]) -> None:
-        """Args:
-            environment: in which ``source`` is rendered.
-            source: a template that this environment can parse.
-            names: its variables besides `messages` and `add_generation_prompt`, alike for all conversations.
-        """
+        """``names``: variables of the template ``source`` besides `messages` and `add_generation_prompt`."""
         self._names = names
         statements = environment.parse(source).find_all(nodes.Stmt)
         self._template = None
@@ -134,8 +127,9 @@ class ConversationForms:
                     for number, role in enumerate(roles)]
         try:
             text = self._template.render(messages=messages, add_generation_prompt=add_generation_prompt, **self._names)
-        # Whatever a template does with a text, it is rendered with the real one after this.
-        except (Exception, _LooksInside):
+        # Errors come from questions to a sealed text, too. The template is then rendered with the texts themselves.
+        except (_LooksInside, jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, MemoryError,
+                TypeError, ValueError):
             return None
         *pieces, end = _MARK.split(text)
         slots = zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True)

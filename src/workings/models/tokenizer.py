@@ -71,6 +71,10 @@ class Tokenizer:
         """Text of token ids; with ``skip_special`` the control tokens are left out (reasoning tags are not control)."""
         return str(self.backend.decode(list(ids), skip_special_tokens=skip_special))
 
+    def decode_batch(self, ids: Sequence[list[int]]) -> list[str]:
+        """Texts of many sequences of token ids, computed on all cores."""
+        return list(self.backend.decode_batch(list(ids), skip_special_tokens=False))
+
     def token_id(self, token: str) -> int | None:
         """Id of one whole token, or None when the vocabulary does not have it."""
         return self.backend.token_to_id(token)
