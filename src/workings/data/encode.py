@@ -14,7 +14,6 @@ template writes in the whole conversation.
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import NamedTuple, TypeVar
 
@@ -30,8 +29,7 @@ _CHUNK = 1024
 """Examples that are encoded at a time: enough for all cores, little enough for memory."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Example:
+class Example(NamedTuple):
     """A prompt, and the completion that is learned after it, as texts."""
 
     id: str
@@ -41,16 +39,16 @@ class Example:
     """The question, without any chat turn around it."""
     asked: Asked
     """The question with all turns before the completion."""
-    learns_earlier: bool = False
-    """Whether the assistant's turns before the completion are learned too, except marked ones."""
     completion: str
     """The text that the model has to write, without any chat turn around it."""
-    calls: str = ""
-    """Tool calls at its end; see `workings.data.traces.Trace.calls`."""
     parts: tuple[str, ...]
     """Texts of the completion that its tokens must decode to."""
     thinks: bool
     """Whether the completion begins with its reasoning; see `ChatTemplate.begins_with_reasoning`."""
+    calls: str = ""
+    """Tool calls at the end of the completion; see `workings.data.traces.Trace.calls`."""
+    learns_earlier: bool = False
+    """Whether the assistant's turns before the completion are learned too, except marked ones."""
 
     @property
     def said(self) -> Turn:
@@ -64,8 +62,7 @@ class Example:
         return [*((turn.text,) for turn in earlier if turn.role == "assistant" and turn.learned), self.parts]
 
 
-@dataclass(frozen=True)
-class Encoded:
+class Encoded(NamedTuple):
     """An example as tokens."""
 
     example: Example

@@ -167,8 +167,10 @@ class RowSet:
         """The index as a run keeps it: canonical JSON lines, cleaned as the recorder cleans all that it writes."""
         # The index has no floats, so sorted JSON is canonical, and far faster than `canonical.dumps`.
         encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
-        text: str = cleaned("".join(f"{encode(entry)}\n" for entry in self._index_entries()))
-        return text.encode()
+        text = "".join(f"{encode(entry)}\n" for entry in self._index_entries())
+        # Only the ids are texts of the user.
+        ids = "\n".join(row.id for row in (*self.rows, *self.dropped))
+        return (text if cleaned(ids) == ids else str(cleaned(text))).encode()
 
     @cached_property
     def digest(self) -> str:
