@@ -180,7 +180,7 @@ class RowSet:
         encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
         text = "".join(f"{encode(entry)}\n" for entry in self._index_entries())
         # Only the ids are texts of the user.
-        ids = "\n".join(row.id for row in (*self.rows, *self.dropped))
+        ids = "\n".join([*self.ids, *(row.id for row in self.dropped)])
         return (text if cleaned(ids) == ids else str(cleaned(text))).encode()
 
     @cached_property

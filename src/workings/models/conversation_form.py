@@ -38,7 +38,7 @@ class _Sealed:
         self._mark, self._trimmed_mark = mark, trimmed_mark
 
     @property
-    def __class__(self) -> type:
+    def __class__(self) -> type:  # type: ignore[misc]
         """`str`, for templates that ask whether a content is a text or a list of parts."""
         return str
 
@@ -94,7 +94,7 @@ class ConversationForm:
 
     def filled(self, texts: Sequence[str]) -> str:
         """The rendered conversation with these texts."""
-        written = []
+        written: list[str] = []
         for before, number, trimmed in self.slots:
             text = texts[number]
             written += before, text.strip() if trimmed else text
