@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from workings.data.columns import refuse_media, refuse_unread
+from workings.data.garbage import rare_collections
 from workings.errors import RecordError, RequestError
 from workings.hints import no_file
 from workings.models.turns import Turn
@@ -145,6 +146,7 @@ class LineFile(Generic[Line]):
                 seen.add(entry.id)
                 yield entry
 
+    @rare_collections()
     def read(self, path: Path) -> list[Line]:
         """All entries of a file. Raises `RequestError` as `iterate`, and where there is none."""
         if entries := list(self.iterate(path)):

@@ -19,6 +19,7 @@ import numpy as np
 
 from workings.config.data import DataConfig
 from workings.data.encode import Encoded, Example, encoded
+from workings.data.garbage import rare_collections
 from workings.data.row_fields import Labelled
 from workings.data.traces import Trace, completion_text, split_completion
 from workings.errors import RequestError
@@ -231,6 +232,7 @@ def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemp
                      "reasoning and answer inside the window", or_split)
 
 
+@rare_collections()
 def kept_rows(entries: Iterable[tuple[str, Sequence[Row]]], kind: str, count: int, data_config: DataConfig, pad_id: int,
               expected: str, more: str = "") -> RowSet:
     """The rows of all entries that are not too long. Both rows of a pair are kept, or both are dropped.
