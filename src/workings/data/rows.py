@@ -313,21 +313,22 @@ def row_problems(entries: Iterable[Entry], tokenizer: Tokenizer, template: ChatT
     if config.over_length == "drop":
         config = config.model_copy(update={"over_length": "error"})
 
-    def problem(chosen: Sequence[Entry]) -> str:
-        """Why these entries are refused; empty if they are not."""
+    def problems(chosen: Sequence[Entry]) -> Iterator[tuple[str, str]]:
         try:
             build(chosen, tokenizer, template, config)
         except RequestError as error:
-            return error.given
-        return ""
+            if len(chosen) == 1:
+                [entry] = chosen
+                yield entry.id, error.given.removeprefix(f"{kind} {entry.id}").lstrip(": ")
+                return
+            # The error is about the first of possibly many entries.
+            middle = len(chosen) // 2
+            yield from problems(chosen[:middle])
+            yield from problems(chosen[middle:])
 
     remaining = iter(entries)
     while chunk := list(islice(remaining, _CHUNK)):
-        if problem(chunk):
-            # One at a time, because all at once stop at the first error.
-            for entry in chunk:
-                if given := problem([entry]):
-                    yield entry.id, given.removeprefix(f"{kind} {entry.id}").lstrip(": ")
+        yield from problems(chunk)
 
 
 def row_of(encoded: Encoded) -> Row:
