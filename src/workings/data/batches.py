@@ -1,8 +1,10 @@
-"""Batches: rows in the epoch's order, bucketed or packed into arrays, with a position that a checkpoint can keep.
+"""Batches: rows in the epoch's order as arrays, by a position that a checkpoint can keep.
 
-An epoch is planned as a whole (a pure function of row ids, lengths, seed and epoch number), so a position is two small
-numbers and resuming skips nothing row by row. Every row is seen exactly once an epoch; the last batches of an epoch
-may hold empty sequences (``segment_ids`` 0 everywhere), which weigh nothing in a loss that counts supervised tokens.
+    batch, position = batches.at(Position(epoch=0, batch=0))      position: of the next batch
+
+The plan of an epoch follows from row ids, lengths, seed and epoch number alone. So a position is two numbers, and a
+resumed run finds its batch at once. Every row comes exactly once an epoch. The last batches of an epoch may hold empty
+sequences (``segment_ids`` 0 everywhere); a loss that counts supervised tokens does not see them.
 """
 
 import hashlib
@@ -32,7 +34,7 @@ from workings.models.batch import Batch, BatchShape
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """Position in the data at which the next batch starts."""
+    """A batch by its number in its epoch; both are counted from 0."""
 
     epoch: int = 0
     batch: int = 0
@@ -44,7 +46,7 @@ class Position:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Position":
         """The position in a checkpoint. Raises `RecordError` for anything else."""
-        # The exact type, because JSON's `true` is an int to `isinstance`.
+        # The exact type, because to `isinstance` JSON's `true` is an int.
         if set(record) != {"epoch", "batch"} or not all(type(value) is int and value >= 0 for value in record.values()):
             raise RecordError(f"data position {dict(record)!r}: epoch and batch, whole numbers, were expected")
         return cls(record["epoch"], record["batch"])
@@ -61,24 +63,24 @@ class Batches:
 
     def __init__(self, rows: RowSet | PairRows, *, seed: int, rows_per_micro_batch: int, accumulation: int,
                  data_config: DataConfig) -> None:
-        """Plan nothing yet.
+        """An epoch is planned when its first batch is asked for.
 
         Args:
-            rows: proved rows. Those of a pair are neighbours, in a bucket that holds the longer one.
-            seed: decides the order, with the epoch's number.
+            rows: checked rows. The two rows of a pair are neighbours, in a bucket that holds the longer one.
+            seed: decides the order, together with the epoch's number.
             rows_per_micro_batch: sequences in one micro batch over all data-parallel devices (B).
             accumulation: micro batches summed before one update (A).
             data_config: buckets and packing.
         """
-        self._entries, self._rows = rows, rows.rows if isinstance(rows, PairRows) else rows
-        self._each = 2 if isinstance(rows, PairRows) else 1
+        # What is ordered: pairs, or single rows.
+        self._entries = rows
+        self._rows, self._rows_of_entry = (rows.rows, 2) if isinstance(rows, PairRows) else (rows, 1)
         self._seed = seed
         self._shape = (accumulation, rows_per_micro_batch)
         self._packing = data_config.packing
         self._packed = self._packing != "none"
-        # A pair has two sequences, so half the number fills a batch.
-        self._size = accumulation * rows_per_micro_batch // self._each
-        self._buckets = bucket_lengths(data_config, rows.lengths, self._rows.max_length, self._size)
+        self._entries_of_batch = accumulation * rows_per_micro_batch // self._rows_of_entry
+        self._buckets = bucket_lengths(data_config, rows.lengths, self._rows.max_length, self._entries_of_batch)
         self._plans: dict[int, EpochPlan] = {}
         self._most: dict[int, int] = {}
 
@@ -108,29 +110,30 @@ class Batches:
 
     def steps_in(self, epochs: float) -> int:
         """Number of steps in this number of epochs, rounded up; at least one."""
-        # Epochs differ a little in their steps with packing, so they are added up one by one.
         full_epochs, part = divmod(epochs, 1)
+        # With packing epochs differ a little in their steps, so they are added up one by one.
         steps = sum(self.batches_in_epoch(epoch) for epoch in range(int(full_epochs)))
-        # Rounded before it is rounded up: a tenth of ten steps is one, although binary fractions have no exact tenth.
-        return max(1, steps + (math.ceil(round(part * self.batches_in_epoch(int(full_epochs)), 6)) if part else 0))
+        if part:
+            # Rounded before it is rounded up, because binary fractions are not exact: a tenth of ten steps is one.
+            steps += math.ceil(round(part * self.batches_in_epoch(int(full_epochs)), 6))
+        return max(1, steps)
 
     def shapes(self) -> list[BatchShape]:
         """All shapes that can come, longest first: the largest one decides whether the run fits."""
-        # Buckets that no row falls into are never compiled. Leftovers of several buckets take the longest of them, so
-        # no other length can come.
+        # Without the buckets that hold no row. A batch with rows of several buckets takes the longest of them.
         used = self._buckets if self._packed else np.unique(bucket_of(self._entries.lengths, self._buckets)).tolist()
         return [BatchShape(*self._shape, length) for length in sorted(used, reverse=True)]
 
     def blank(self, shape: BatchShape) -> Batch:
-        """A batch of one of the `shapes` without contents, which the same program takes as those that come."""
+        """A batch of one of the `shapes` without contents, for the program that the other batches take."""
         return self._bounded(Batch.blank(shape))
 
     def most_supervised(self, length: int) -> int:
         """The most supervised positions that a sequence of this length can have, in any epoch."""
         if length not in self._most:
             lengths, counts = self._rows.lengths, self._rows.supervised
-            if self._packed:  # however rows share a sequence, its share is no larger than the largest of theirs
-                # Rounded down: positions are whole, and a larger bound would compute positions that cannot be learned.
+            if self._packed:
+                # The supervised share of a sequence is at most the largest share of its rows.
                 counts = counts * length // lengths
             self._most[length] = int(counts[lengths <= length].max(initial=0))
         return self._most[length]
@@ -154,13 +157,13 @@ class Batches:
     def digest(batch: Batch) -> str:
         """SHA-256, as hex, of a batch: its shape, then the digests of the rows that its arrays hold.
 
-        The rows are read back from tokens, loss mask and segment ids, that is from what the engine is given; so the
-        same digest follows from a run's row index without any tokens (`digest_at`), and a verifier can compare the two.
+        The rows are read from tokens, loss mask and segment ids, which the engine is given. `digest_at` computes the
+        same digest from a run's row index, so a verifier can compare the two.
         """
         return _sequences_digest(batch.tokens.shape, _row_digests(batch))
 
     def digest_at(self, position: Position, row_digests: Mapping[str, str]) -> str:
-        """The digest that the batch at a position must have, from the digest of each row by its id.
+        """The digest that the batch at a position must have; ``row_digests``: the digest of each row by its id.
 
         Raises `RecordError` for a position of other data.
         """
@@ -178,37 +181,39 @@ class Batches:
         if epoch not in self._plans:
             order, lengths = epoch_order(self._entries.ids, self._seed, epoch), self._entries.lengths
             if self._packed:
-                plan = plan_packed(order, lengths, self._packing, self._buckets[0], self._size)
+                plan = plan_packed(order, lengths, self._packing, self._buckets[0], self._entries_of_batch)
             else:
-                plan = plan_bucketed(order, lengths, self._buckets, self._size)
-            # One epoch at a time: a million rows are 30 MB of plan.
-            self._plans = {epoch: plan if self._each == 1 else plan.with_rows(self._each)}
+                plan = plan_bucketed(order, lengths, self._buckets, self._entries_of_batch)
+            if self._rows_of_entry > 1:
+                plan = plan.with_rows(self._rows_of_entry)
+            # Only one epoch is kept: the plan of a million rows has 30 MB.
+            self._plans = {epoch: plan}
         return self._plans[epoch]
 
     def _bounded(self, batch: Batch) -> Batch:
-        """The batch with the most loss positions of its shape, an upper bound for an engine's programs."""
+        """The batch with as many `loss_positions` as any batch of its shape can need."""
         return batch.with_loss_positions(self.most_supervised(batch.tokens.shape[2]))
 
 
 def _row_digests(batch: Batch) -> list[list[str]]:
-    """`Row.digest` of every run of one segment id in each of the A x B sequences, padding left out."""
+    """`Row.digest` of each row in each of the A x B sequences. A row is a run of one segment id above 0."""
     length = batch.tokens.shape[-1]
     # A 0 on both sides, so that each row has two borders.
     segments = np.pad(batch.segment_ids.reshape(-1, length), ((0, 0), (1, 1)))
-    number, border = np.nonzero(segments[:, 1:] != segments[:, :-1])
-    mask = np.zeros((len(segments), length + 1), np.uint8)  # of a token; the loss mask is one position earlier
+    sequence, border = np.nonzero(segments[:, 1:] != segments[:, :-1])
+    # The mask of a row says which tokens are learned; that of a batch says which positions predict them, one earlier.
+    mask = np.zeros((len(segments), length + 1), np.uint8)
     mask[:, 1:] = batch.loss_mask.reshape(-1, length)
-    mask[number, border] = 0  # nothing before its first token predicts it
+    mask[sequence, border] = 0  # no position predicts the first token of a row
     # Little-endian on every machine, as in `Row.digest`; slices of a memoryview copy nothing.
     token_bytes = memoryview(batch.tokens.astype("<i4", copy=False).tobytes())
     mask_bytes = memoryview(mask[:, :length].tobytes())
     digests: list[list[str]] = [[] for _ in segments]
-    # Borders as places in all sequences laid end to end: from one to the next is a row, or padding. Between a full
-    # sequence and the next one there is an empty span, whose id is the 0 added above.
-    borders = (number * length + border).tolist()
-    inside = (segments[number, border + 1] > 0).tolist()
-    for at, (start, end) in enumerate(pairwise(borders)):
-        if inside[at]:
+    # Borders as positions in all sequences laid end to end. Between two borders is a row or padding.
+    borders = (sequence * length + border).tolist()
+    begins_row = (segments[sequence, border + 1] > 0).tolist()
+    for (start, end), is_row in zip(pairwise(borders), begins_row, strict=False):
+        if is_row:
             digest = hashlib.sha256(token_bytes[4 * start:4 * end])
             digest.update(mask_bytes[start:end])
             digests[start // length].append(digest.hexdigest())
@@ -216,19 +221,19 @@ def _row_digests(batch: Batch) -> list[list[str]]:
 
 
 def _sequences_digest(shape: tuple[int, ...], sequences: Sequence[Sequence[str]]) -> str:
-    """SHA-256 over `A,B,S`, then a line for each sequence: the digests of its rows with a space between them."""
+    """SHA-256, as hex, of the line `A,B,S` and a line for each sequence: its rows' digests with spaces between them."""
     lines = [",".join(str(size) for size in shape), *(" ".join(digests) for digests in sequences)]
     return hashlib.sha256("".join(text + "\n" for text in lines).encode()).hexdigest()
 
 
 def make_batch(sequences: Sequence[Sequence[Row]], shape: tuple[int, int], length: int, pad_id: int) -> Batch:
-    """Arrays ``[A, B, S]`` from rows; targets and loss mask are shifted here, never across the border of a row.
+    """Arrays ``[A, B, S]`` from rows. Targets and loss mask are shifted by one position, within each row.
 
     Args:
-        sequences: A x B sequences of rows, in order; an empty one is all padding.
+        sequences: A x B sequences of rows, in order; an empty one becomes padding.
         shape: (A, B).
         length: S; every sequence's rows fit in it.
-        pad_id: fills the rest.
+        pad_id: token of the positions that are left.
     """
     flat = (len(sequences), length)
     tokens = np.full(flat, pad_id, np.int32)
@@ -239,7 +244,7 @@ def make_batch(sequences: Sequence[Sequence[Row]], shape: tuple[int, int], lengt
         for segment, row in enumerate(rows, start=1):
             end = start + len(row.tokens)
             tokens[number, start:end] = row.tokens
-            # A position is supervised when the token that it predicts is; the last one predicts nothing.
+            # A position is supervised if it predicts a learned token; the last position predicts nothing.
             loss_mask[number, start:end - 1] = row.loss_mask[1:]
             targets[number, start:end - 1] = row.tokens[1:] * row.loss_mask[1:]
             positions[number, start:end] = np.arange(len(row.tokens))
@@ -252,9 +257,9 @@ def make_batch(sequences: Sequence[Sequence[Row]], shape: tuple[int, int], lengt
 
 
 def fixed_batches(rows: RowSet, rows_per_batch: int, data_config: DataConfig) -> list[Batch]:
-    """Batches for an evaluation loss: A = 1, one row a sequence, the last batch filled up.
+    """Batches for an evaluation loss: A = 1, one row in each sequence, empty sequences in the last batch.
 
-    The rows in their order; longest first where their lengths decide those of the batches (`data.buckets: auto`).
+    The rows keep their order. With `data.buckets: auto` the longest come first, so that similar lengths share a batch.
     """
     lengths = rows.lengths
     buckets = bucket_lengths(data_config, lengths, rows.max_length, rows_per_batch)
@@ -262,7 +267,7 @@ def fixed_batches(rows: RowSet, rows_per_batch: int, data_config: DataConfig) ->
     batches = []
     for start in range(0, len(order), rows_per_batch):
         numbers = order[start:start + rows_per_batch]
-        # One row decides the length of its batch, and buckets keep the number of programs to compile small.
+        # The longest row decides the length of its batch; buckets keep the number of programs to compile small.
         length = int(bucket_of(lengths[numbers].max(), buckets))
         sequences: list[list[Row]] = [[rows.rows[number]] for number in numbers]
         sequences += [[]] * (rows_per_batch - len(numbers))

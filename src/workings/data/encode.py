@@ -1,29 +1,35 @@
-"""Texts as tokens, and the proof that a completion teaches what it should.
+r"""Examples as tokens, each of them proved to teach what it should.
 
-Every completion is proved before the first step: exactly one BOS, the stop token learned, the prompt masked, its text
-given back by the tokens, and no text that ends or forges a turn. One that fails is an error that names it.
+An example is a conversation and the completion that is learned after it:
 
-Where every turn of the assistant is learned, each of them is proved like that, and its text is proved to be what the
-chat template writes in the whole conversation. Each is encoded as the last one would be: apart from what comes before
-it, because generation starts after its tokens.
+    read, not learned                                         learned
+    <bos><start_of_turn>user\n1+1?<end_of_turn>\n…model\n         2<end_of_turn>
+
+Every example is checked before the first step: it has exactly one BOS, it ends with the stop token, its tokens decode
+to its text, and no text of the data ends or forges a turn. `RequestError` names the first example that fails.
+
+With `data.learn: all` every turn of the assistant is learned and checked like this. Its text must also be what the chat
+template writes in the whole conversation.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice, pairwise
+from typing import NamedTuple, TypeVar
 
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.models.turns import Asked, Turn
 
+Item = TypeVar("Item")
+
 _FORGES_NOTHING = "text that cannot end or forge a turn"
 _CHUNK = 1024
 """Examples that are encoded at a time: enough for all cores, little enough for memory."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Example:
+class Example(NamedTuple):
     """A prompt, and the completion that is learned after it, as texts."""
 
     id: str
@@ -33,16 +39,16 @@ class Example:
     """The question, without any chat turn around it."""
     asked: Asked
     """The question with all turns before the completion."""
-    learns_earlier: bool = False
-    """Whether the assistant's turns before the completion are learned as well, but for those that are marked."""
     completion: str
     """The text that the model has to write, without any chat turn around it."""
-    calls: str = ""
-    """Calls of tools at its end; see `workings.data.traces.Trace.calls`."""
     parts: tuple[str, ...]
-    """Texts of the completion that its tokens have to give back."""
+    """Texts of the completion that its tokens must decode to."""
     thinks: bool
     """Whether the completion begins with its reasoning; see `ChatTemplate.begins_with_reasoning`."""
+    calls: str = ""
+    """Tool calls at the end of the completion; see `workings.data.traces.Trace.calls`."""
+    learns_earlier: bool = False
+    """Whether the assistant's turns before the completion are learned too, except marked ones."""
 
     @property
     def said(self) -> Turn:
@@ -50,54 +56,83 @@ class Example:
         return Turn("assistant", self.completion, more=self.calls)
 
     @property
-    def earlier(self) -> list[Turn]:
-        """The assistant's learned turns before the completion."""
-        return [turn for turn in self.asked.turns if turn.role == "assistant" and turn.learned
-                ] if self.learns_earlier else []
+    def learned_parts(self) -> list[tuple[str, ...]]:
+        """The texts that the tokens of each learned turn must decode to; `parts` come last."""
+        earlier = self.asked.turns if self.learns_earlier else ()
+        return [*((turn.text,) for turn in earlier if turn.role == "assistant" and turn.learned), self.parts]
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """An example as proved tokens."""
+class Encoded(NamedTuple):
+    """An example as tokens."""
 
     example: Example
     prompt: list[int]
-    """BOS and turn marks included; not learned, but for ``earlier``."""
+    """Everything before the completion, BOS and turn marks included. Only ``earlier`` is learned of it."""
     completion: list[int]
     """Up to and including the stop token; learned."""
     earlier: tuple[tuple[int, int], ...] = ()
-    """Earlier learned turns of the assistant in ``prompt``, each with its stop token, as (start,
-    end)."""
+    """(start, end) in ``prompt`` of each earlier learned turn, its stop token included."""
+
+    @property
+    def learned_turns(self) -> list[list[int]]:
+        """Tokens of each learned turn; the completion comes last."""
+        return [*(self.prompt[start:end] for start, end in self.earlier), self.completion]
+
+
+class _LearnedTurn(NamedTuple):
+    """A turn that is learned, as text."""
+
+    read: str
+    """The text before it, since the end of the learned turn before. From the second turn on it begins with that turn's
+    stop token."""
+    learned: str
 
 
 def encoded(examples: Iterable[Example], tokenizer: Tokenizer, template: ChatTemplate) -> Iterator[Encoded]:
-    """Examples as tokens, in their order. Raises `RequestError` naming the example that fails a proof."""
+    """Examples as proved tokens, in their order. Raises `RequestError` naming the example that fails a check."""
+    for chunk in _computed_ahead(_encoded_chunks(examples, tokenizer, template)):
+        texts = iter(tokenizer.decode_batch([tokens for each in chunk for tokens in each.learned_turns]))
+        for each in chunk:
+            _prove(each, [next(texts) for _ in each.learned_turns], template)
+            yield each
+
+
+def _computed_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items. A thread computes the next one while the caller uses the one before."""
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = thread.submit(next, items, None)
+            yield item
+
+
+def _encoded_chunks(examples: Iterable[Example], tokenizer: Tokenizer, template: ChatTemplate
+                    ) -> Iterator[list[Encoded]]:
     remaining = iter(examples)
     while chunk := list(islice(remaining, _CHUNK)):
-        texts = [_texts(example, template) for example in chunk]
-        # Prompt and completion apart: encoded as one text, tokens could merge across the border, and generation, which
-        # starts after the prompt's tokens, would never see such a token. What is read between two turns is encoded
-        # after the stop token that it follows in the conversation: to some tokenizers the start of a text is special.
-        read = iter(tokenizer.encode_batch([before for turns in texts for before, _ in turns]))
-        learned_tokens = iter(tokenizer.encode_batch([learned for turns in texts for _, learned in turns]))
-        for example, turns in zip(chunk, texts, strict=True):
-            example_tokens = _joined(example, list(islice(read, len(turns))), list(islice(learned_tokens, len(turns))),
-                                     template)
-            _prove(example_tokens, tokenizer, template)
-            yield example_tokens
+        turns_of_examples = [_learned_turns(example, template) for example in chunk]
+        # Prompt and completion apart: encoded as one text, tokens could merge across the border. Generation starts
+        # after the prompt's tokens and would never see such a token.
+        tokens = iter(tokenizer.encode_batch([text for turns in turns_of_examples for turn in turns for text in turn]))
+        yield [_joined(example, [(next(tokens), next(tokens)) for _ in turns], template)
+               for example, turns in zip(chunk, turns_of_examples, strict=True)]
 
 
-def _texts(example: Example, template: ChatTemplate) -> list[tuple[str, str]]:
-    """The text before each learned turn and the turn itself; the completion is the last one.
-
-    What is read begins where the turn before ended: with the stop token of that turn, which is not read twice.
-    """
+def _learned_turns(example: Example, template: ChatTemplate) -> list[_LearnedTurn]:
+    """The learned turns of an example; the completion comes last."""
+    asked = example.asked
     try:
-        earlier = template.earlier_turns(example.asked) if example.learns_earlier else []
-        turns = [*earlier, (template.read_text(example.asked), template.learned_text(example.asked, example.said))]
+        earlier = template.earlier_turns(asked) if example.learns_earlier else []
+        read = template.read_text(asked)
+        completion = template.learned_text(asked, example.said, read)
+        turns = [_LearnedTurn(*turn) for turn in (*earlier, (read, completion))]
+        if not earlier:
+            return turns
+        # So far each turn has the whole text before it. Cut that to the text after the turn before.
         stop = template.tokenizer.token(template.stop_ids[0])
-        return turns[:1] + [(stop + after[len(before) + len(learned):], text)
-                            for (before, learned), (after, text) in pairwise(turns)]
+        # With the stop token, because some tokenizers encode the start of a text differently.
+        return turns[:1] + [_LearnedTurn(stop + turn.read[len(before.read) + len(before.learned):], turn.learned)
+                            for before, turn in pairwise(turns)]
     except RequestError as error:
         _refuse_control_tokens(example, example.parts, template.tokenizer)
         _, answer = template.split_thought(example.completion)
@@ -107,72 +142,72 @@ def _texts(example: Example, template: ChatTemplate) -> list[tuple[str, str]]:
         raise RequestError(f"{example.name}: {error.given}", error.expected, error.try_next) from None
 
 
-def _joined(example: Example, read: list[list[int]], learned_tokens: list[list[int]],
-            template: ChatTemplate) -> Encoded:
-    """All turns concatenated: of each turn the tokens that are ``read`` before it, and those that are learned.
-
-    From the second turn on the first token that is read is the stop token of the turn before.
-    """
+def _joined(example: Example, turns: list[tuple[list[int], list[int]]], template: ChatTemplate) -> Encoded:
+    """The tokens of all turns, concatenated. ``turns``: the tokens of each `_LearnedTurn`."""
+    (read, completion), *further = turns
     # After encoding, because `encode` adds no special token and the template may or may not write BOS itself.
-    tokens, earlier = template.with_bos(read[0]), []
-    for turn, (learned, after) in enumerate(zip(learned_tokens[:-1], read[1:], strict=True), start=1):
-        if after[:1] != template.stop_ids[:1] or len(after) == 1:
-            raise _unproved(example, f"there is no other turn between turn {turn} of the assistant and its next one",
+    prompt, earlier = template.with_bos(read), []
+    for number, (read, learned) in enumerate(further, start=1):
+        if read[:1] != template.stop_ids[:1] or len(read) == 1:
+            raise _unproved(example, f"there is no other turn between turn {number} of the assistant and its next one",
                             "turns of the assistant with another speaker's between them")
-        start = len(tokens)
-        tokens = tokens + learned
-        earlier.append((start, len(tokens)))
-        # The stop token of the turn before is in `tokens` already, learned.
-        tokens = tokens + after[1:]
-    return Encoded(example, tokens, learned_tokens[-1], tuple(earlier))
+        # The turn before is an earlier one, and ends with the stop token already.
+        earlier.append((len(prompt), len(prompt) + len(completion)))
+        prompt = prompt + completion + read[1:]
+        completion = learned
+    return Encoded(example, prompt, completion, tuple(earlier))
 
 
-def _prove(encoded: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> None:
-    """Check a row (see the module's text)."""
-    example, before, learned = encoded.example, encoded.prompt, encoded.completion
+def _prove(encoded: Encoded, learned_texts: list[str], template: ChatTemplate) -> None:
+    """Check an example (see the module's text). ``learned_texts``: its learned turns, decoded."""
+    example, prompt, tokenizer = encoded.example, encoded.prompt, template.tokenizer
     bos, stop = template.bos_id, template.stop_ids[0]
     # First, because a forged turn also fails the checks below, with reasons that would mislead.
-    _refuse_forged_turns(encoded, tokenizer, template)
-    # Where one token begins and ends a text (GPT-2's tokenizer), it also ends the assistant's earlier turns.
-    ends = sum(turn.role == "assistant" for turn in example.asked.turns) if bos == stop else 0
-    if bos is not None and (before[0] != bos or before.count(bos) != 1 + ends):
-        raise _unproved(example, f"the prompt has {before.count(bos) - ends} BOS tokens", "exactly one, at the start")
-    turns = [(before[start:end], (turn.text,)) for (start, end), turn in zip(encoded.earlier, example.earlier,
-                                                                             strict=True)]
-    for tokens, parts in [*turns, (learned, example.parts)]:
+    _refuse_forged_turns(encoded, template)
+    if bos is not None:
+        # With one token for both ends of a text (GPT-2), the assistant's earlier turns end with it too.
+        ends = sum(turn.role == "assistant" for turn in example.asked.turns) if bos == stop else 0
+        count = prompt.count(bos) - ends
+        if prompt[0] != bos or count != 1:
+            raise _unproved(example, f"the prompt has {count} BOS tokens", "exactly one, at the start")
+    for tokens, text, parts in zip(encoded.learned_turns, learned_texts, example.learned_parts, strict=True):
         if not tokens:
             raise _unproved(example, "there is no supervised token", "at least one")
         if tokens[-1] != stop or tokens.count(stop) != 1:
             raise _unproved(example, f"the last learned token is {tokenizer.token(tokens[-1])}",
                             f"the stop token {tokenizer.token(stop)}, once, at the end")
-        # A tokenizer that does not know a character may drop it; only decoding shows that. White space is left out of
-        # the comparison, because some decoders add or take a space at a border.
-        text = tokenizer.decode(tokens)
+        # A tokenizer may drop a character that it does not know.
         for part in parts:
-            if "".join(part.split()) not in "".join(text.split()):
+            if not _holds(text, part):
                 raise _unproved(example, f"the learned tokens read {text!r} and do not hold {part!r}",
                                 "a tokenizer that decodes to the original text")
 
 
-def _refuse_forged_turns(encoded: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> None:
-    example = encoded.example
-    # Counted as ids and not searched for as text: only what the tokenizer takes for a control token does harm.
-    controls = tokenizer.control_ids
-    _refuse_control_tokens(example, [text for text in (example.asked.tools, example.calls, *(
-        turn.more for turn in example.asked.turns)) if text], tokenizer)
-    expected = template.control_counts(example.asked, example.said, example.thinks)
-    if (sum(i in controls for i in encoded.prompt), sum(i in controls for i in encoded.completion)) == expected:
-        return
-    _refuse_control_tokens(example, [*example.parts, *(turn.text for turn in example.asked.turns)], tokenizer)
-    raise _unproved(example, "its text has control tokens that are not found one by one", _FORGES_NOTHING)
+def _holds(text: str, part: str) -> bool:
+    """Whether a part is in a decoded text, white space aside: some decoders add or take a space at a border."""
+    return part in text or "".join(part.split()) in "".join(text.split())
+
+
+def _refuse_forged_turns(encoded: Encoded, template: ChatTemplate) -> None:
+    """Raise `RequestError` where a text of the data has control tokens."""
+    example, tokenizer = encoded.example, template.tokenizer
+    turns = example.asked.turns
+    _refuse_control_tokens(example, (example.asked.tools, example.calls, *(turn.more for turn in turns)), tokenizer)
+    # Counted as ids, not searched for as text: only what the tokenizer takes for a control token does harm.
+    is_control = tokenizer.control_ids.__contains__
+    counts = sum(map(is_control, encoded.prompt)), sum(map(is_control, encoded.completion))
+    if counts != template.control_counts(example.asked, example.said, example.thinks):
+        _refuse_control_tokens(example, (*example.parts, *(turn.text for turn in turns)), tokenizer)
+        raise _unproved(example, "its text has control tokens that are not found one by one", _FORGES_NOTHING)
 
 
 def _refuse_control_tokens(example: Example, texts: Iterable[str], tokenizer: Tokenizer) -> None:
     """Raise `RequestError` for control tokens in an example's texts."""
-    own = list(texts)
-    # Only after a failure: a vocabulary can hold thousands, and nearly every row passes.
-    if own and (tokens := [token for token in tokenizer.control_tokens if any(token in text for text in own)]):
-        raise _unproved(example, f"its text has control tokens: {', '.join(tokens)}", _FORGES_NOTHING)
+    written = [text for text in texts if text]
+    # A vocabulary can hold thousands of control tokens, so most examples give no text here.
+    found = [token for token in tokenizer.control_tokens if any(token in text for text in written)] if written else []
+    if found:
+        raise _unproved(example, f"its text has control tokens: {', '.join(found)}", _FORGES_NOTHING)
 
 
 def _unproved(example: Example, given: str, expected: str) -> RequestError:

@@ -1,57 +1,63 @@
-"""The plan of an epoch: the rows of each sequence of each batch, and how long each batch is.
+"""The plan of an epoch: which rows are in each sequence, which sequences are in each batch, how long each batch is.
 
-Specified in `docs/format.md`. Plans are arrays, because an epoch of a million rows has hundreds of thousands of
-batches, and a run may take a few of them.
+    rows in the epoch's order   4   0   2   3   1
+    sequences, packed           [4 0]  [2]  [3 1]      without packing each row is a sequence
+    batches of two sequences    [[4 0] [2]]  [[3 1] []]
+
+`docs/format.md` specifies all of it. Plans are arrays, because an epoch of a million rows has hundreds of thousands of
+batches.
 """
 
 import hashlib
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from workings.config.data import DataConfig
 
+Number = TypeVar("Number", int, np.ndarray)
+
 
 def order_keys(row_ids: Iterable[str], seed: int, epoch: int) -> list[bytes]:
-    """SHA-256 of `seed/epoch/row id` (decimal numbers, UTF-8) for each row, 32 bytes."""
-    prefix = hashlib.sha256(f"{seed}/{epoch}/".encode())
-    keys = []
-    for row_id in row_ids:
-        key = prefix.copy()  # faster than hashing the whole text again
-        key.update(row_id.encode())
-        keys.append(key.digest())
-    return keys
+    """For each row the SHA-256 (32 bytes) of the text `seed/epoch/row id`, in UTF-8 and with decimal numbers."""
+    prefix = f"{seed}/{epoch}/"
+    return [hashlib.sha256((prefix + row_id).encode()).digest() for row_id in row_ids]
 
 
 def epoch_order(row_ids: Sequence[str], seed: int, epoch: int) -> np.ndarray:
-    """int64 ``[rows]``: places in ``row_ids`` in the order of one epoch.
+    """int64 ``[rows]``: row numbers (places in ``row_ids``) in the order of one epoch.
 
-    Rows ascend by `order_keys`, bytes compared as unsigned. The order in which ids are given does not matter.
+    Rows ascend by their `order_keys`, compared byte by byte. The order of ``row_ids`` does not matter.
     """
     keys = order_keys(row_ids, seed, epoch)
-    # Read as big-endian, numbers compare as their bytes do; sorting them is far faster than sorting Python's bytes.
-    heads = np.frombuffer(b"".join(keys), ">u8").reshape(-1, 4)[:, 0].astype(np.uint64)  # of 32 bytes the first 8
-    order = np.argsort(heads)
-    ascending = heads[order]
-    if (ascending[1:] == ascending[:-1]).any():  # two keys begin alike, once in 30 million epochs of a million rows
+    # Big-endian numbers ascend as their bytes do, and NumPy sorts numbers far faster than Python sorts bytes.
+    first_8_bytes = np.frombuffer(b"".join(keys), ">u8").reshape(-1, 4)[:, 0].astype(np.uint64)
+    order = np.argsort(first_8_bytes)
+    ascending = first_8_bytes[order]
+    some_begin_alike = (ascending[1:] == ascending[:-1]).any()  # in one of 30 million epochs of a million rows
+    if some_begin_alike:
         return np.array(sorted(range(len(keys)), key=lambda row: (keys[row], row_ids[row])), np.int64)
     return order
 
 
 def first_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-    """Each row goes into the first sequence that still has room, else opens a new one.
+    """Put each row into the first sequence that still has room, or into a new one.
 
-    ``lengths`` are those of the rows in the epoch's order, none above ``capacity``. Returns sequences of row numbers,
-    in the order in which the sequences were opened.
+    Args:
+        lengths: tokens of each row, from 1 to ``capacity``, in the epoch's order.
+        capacity: tokens of a sequence.
+
+    Returns sequences of row numbers (places in ``lengths``), in the order in which they were opened.
     """
     _refuse_unfit(lengths, capacity)
     packed: list[list[int]] = []
-    # What each sequence has left; in the worst case every row opens one.
+    # Tokens that each sequence has left; in the worst case every row opens a sequence.
     room = np.full(len(lengths), capacity)
     for row, length in enumerate(lengths):
-        # The next new one has all its room, so one is always found.
+        # The next new sequence is searched too, so one is always found.
         sequence = int(np.argmax(room[:len(packed) + 1] >= length))
         if sequence == len(packed):
             packed.append([])
@@ -61,17 +67,17 @@ def first_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
 
 
 def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-    """Longest row first, each goes into the fullest sequence that still has room, else opens a new one.
+    """Put each row, the longest first, into the fullest sequence that still has room, or into a new one.
 
-    Arguments as of `first_fit`. Returns sequences of ascending row numbers, ascending by their first. Source: Best Fit
+    Arguments: see `first_fit`. Returns sequences of ascending row numbers, sorted by their first row. Source: Best Fit
     Decreasing (D. S. Johnson, "Near-optimal bin packing algorithms", 1973).
     """
     _refuse_unfit(lengths, capacity)
-    # Tokens that a sequence has room for, and its number; ascending. Full sequences are left out.
+    # (tokens left, number) of each sequence that is not full, ascending.
     rooms: list[tuple[int, int]] = []
     packed: list[list[int]] = []
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
-        # The least room that is enough; among equal ones the sequence that was opened first.
+        # The smallest room that is enough; of equal ones the sequence that was opened first.
         index = bisect_left(rooms, (lengths[row], 0))
         if index == len(rooms):
             rooms.append((capacity, len(packed)))
@@ -95,22 +101,24 @@ PACKINGS: dict[str, Callable[[Sequence[int], int], list[list[int]]]] = {"first_f
 
 @dataclass(frozen=True)
 class Planned:
-    """One batch of an epoch's plan: its length in positions, and the row numbers in each sequence."""
+    """One batch of an epoch's plan."""
 
     length: int
+    """Positions of each sequence."""
     sequences: tuple[tuple[int, ...], ...]
+    """Row numbers of each sequence; an empty sequence has none."""
 
 
 @dataclass(frozen=True, eq=False)
 class EpochPlan:
-    """The batches of an epoch, made on demand."""
+    """All batches of an epoch as arrays; `plan[number]` is one of them."""
 
     rows: np.ndarray
     """int64 ``[rows]``: row numbers, sequence after sequence."""
     borders: np.ndarray
-    """int64 ``[sequences + 1]``: where in ``rows`` each sequence starts, and where the last one ends."""
+    """int64 ``[sequences + 1]``: the place in ``rows`` at which each sequence starts, and the end of the last one."""
     members: np.ndarray
-    """int64 ``[batches, A x B]``: numbers of sequences; -1 for an empty one."""
+    """int64 ``[batches, A x B]``: sequence numbers; -1 for an empty sequence."""
     lengths: np.ndarray
     """int64 ``[batches]``: positions of each sequence of a batch."""
 
@@ -120,9 +128,11 @@ class EpochPlan:
         return int(self.lengths.sum()) * self.members.shape[1]
 
     def with_rows(self, each: int) -> "EpochPlan":
-        """The plan of single rows, each in a sequence, where this one's rows are groups of ``each`` neighbours."""
+        """The plan of single rows, if the rows of this plan are groups of ``each`` neighbouring rows.
+
+        Each row becomes a sequence, and an empty sequence becomes ``each`` empty ones.
+        """
         offsets = np.arange(each)
-        # An empty place becomes a group of empty sequences.
         members = np.where(self.members[..., None] < 0, -1, self.members[..., None] * each + offsets)
         rows = (self.rows[:, None] * each + offsets).reshape(-1)
         return EpochPlan(rows, np.arange(len(rows) + 1), members.reshape(len(members), -1), self.lengths)
@@ -131,77 +141,83 @@ class EpochPlan:
         return len(self.lengths)
 
     def __getitem__(self, number: int) -> Planned:
-        members = self.members[number]  # an empty one, -1, starts at the last border, ends at the first: it has no rows
+        members = self.members[number]
+        # An empty sequence, -1, starts at the last border and ends at the first one, so it has no rows.
         spans = zip(self.borders[members].tolist(), self.borders[members + 1].tolist(), strict=True)
         return Planned(int(self.lengths[number]), tuple(tuple(self.rows[start:end].tolist()) for start, end in spans))
 
 
 def plan_packed(order: np.ndarray, lengths: np.ndarray, packing: str, capacity: int, size: int) -> EpochPlan:
-    """An epoch whose rows are packed into sequences of ``capacity`` positions, in batches of ``size`` sequences.
+    """Plan an epoch whose rows are packed into sequences.
 
-    ``order`` is that of the epoch and ``lengths`` the tokens of each row by its number (both int64 ``[rows]``);
-    ``packing`` is a name in `PACKINGS`.
+    Args:
+        order: int64 ``[rows]``: row numbers in the epoch's order.
+        lengths: int64 ``[rows]``: tokens of each row, by its number.
+        packing: a name in `PACKINGS`.
+        capacity: positions of a sequence.
+        size: sequences of a batch.
     """
     packed = PACKINGS[packing](lengths[order].tolist(), capacity)
     borders = np.zeros(len(packed) + 1, np.int64)
     np.cumsum([len(sequence) for sequence in packed], out=borders[1:])
-    # Packing numbers rows by their place in the epoch's order; here they get their numbers in the row set back.
-    rows = order[np.fromiter((at for sequence in packed for at in sequence), np.int64, len(order))]
-    return _filled(rows, borders, np.full(len(packed), capacity, np.int64), size)
+    # Packed sequences hold places in the epoch's order.
+    rows = order[np.concatenate(packed)]
+    return _in_batches(rows, borders, np.full(len(packed), capacity, np.int64), size)
 
 
 def plan_bucketed(order: np.ndarray, lengths: np.ndarray, buckets: Sequence[int], size: int) -> EpochPlan:
-    """An epoch in which each row is a sequence, as long as the smallest of the ascending buckets that holds it.
+    """Plan an epoch in which each row is a sequence, as long as the smallest bucket that holds it.
 
-    Other arguments: see `plan_packed`.
+    ``buckets`` are lengths in ascending order. Other arguments: see `plan_packed`.
     """
-    return _filled(order, np.arange(len(order) + 1), bucket_of(lengths[order], buckets), size)
+    return _in_batches(order, np.arange(len(order) + 1), bucket_of(lengths[order], buckets), size)
 
 
 def bucket_of(lengths: np.ndarray, buckets: Sequence[int]) -> np.ndarray:
-    """int64, one per entry of ``lengths``: the shortest bucket for this number of tokens.
-
-    Buckets ascend, and the last one holds every row.
-    """
+    """int64, one per entry of ``lengths``: the smallest of the ascending buckets that holds this number of tokens."""
     return np.array(buckets, np.int64)[np.searchsorted(buckets, lengths)]
 
 
-def _filled(rows: np.ndarray, borders: np.ndarray, long: np.ndarray, size: int) -> EpochPlan:
-    """Group sequences, ``long`` positions each (int64 ``[sequences]``), into batches of ``size``; leftovers come last.
+def _in_batches(rows: np.ndarray, borders: np.ndarray, lengths: np.ndarray, size: int) -> EpochPlan:
+    """Group sequences of ``lengths`` positions (int64 ``[sequences]``) into batches of ``size`` sequences.
 
-    A batch comes where its bucket had collected enough. Leftovers follow, from the longest bucket to the shortest and
-    those of a bucket in order, each batch as long as its first sequence, the last one filled up with empty sequences.
+    A batch is complete as soon as ``size`` sequences have its length, and batches are in the order of completion. The
+    remaining sequences follow, the longest first. Each of their batches is as long as its first sequence, and the last
+    batch is filled up with empty sequences.
     """
-    full_batches, leftovers = [], []
-    for length in np.unique(long):
-        same_length = np.flatnonzero(long == length)
+    full_batches, remaining = [], []
+    for length in np.unique(lengths):
+        same_length = np.flatnonzero(lengths == length)
         end = len(same_length) - len(same_length) % size
         full_batches.append(same_length[:end].reshape(-1, size))
-        leftovers.append(same_length[end:])
+        remaining.append(same_length[end:])
     full = np.concatenate(full_batches)
-    # The last member completed a batch, so this is the order of completion.
+    # The last member completes a batch.
     full = full[np.argsort(full[:, -1])]
-    leftover = np.concatenate(leftovers[::-1])
-    last = np.pad(leftover, (0, -len(leftover) % size), constant_values=-1).reshape(-1, size)
+    last = np.concatenate(remaining[::-1])
+    last = np.pad(last, (0, -len(last) % size), constant_values=-1).reshape(-1, size)
     members = np.concatenate([full, last])
-    return EpochPlan(rows, borders, members, long[members[:, 0]])
+    return EpochPlan(rows, borders, members, lengths[members[:, 0]])
 
 
 MOST = 8
-"""Most chosen lengths: an engine compiles its step for each."""
+"""The most buckets that are chosen: an engine compiles its step for each length."""
 GOAL = 0.1
-"""Share of padding at which no further length is added."""
+"""Share of padding at which no further bucket is added."""
 MULTIPLE = 8
-"""Chosen lengths are multiples of it, which matrix units prefer; of a larger power of two for very long rows."""
+"""Chosen lengths are multiples of it, because matrix units prefer them."""
 CANDIDATES = 512
-"""The most lengths to choose from."""
+"""The most lengths to choose from; for longer rows `MULTIPLE` is doubled until there are no more."""
 
 
 def bucket_lengths(data_config: DataConfig, lengths: np.ndarray, longest: int, size: int) -> tuple[int, ...]:
     """The lengths that batches of these rows may have, ascending; every row fits in the last one.
 
-    ``lengths`` are the tokens of each row (int64 ``[rows]``), ``longest`` is `data.max_length`, and ``size`` the rows
-    of a batch, all micro batches together.
+    Args:
+        data_config: whether rows are packed, and the buckets that the recipe names.
+        lengths: int64 ``[rows]``: tokens of each row.
+        longest: `data.max_length`.
+        size: rows of a batch, all micro batches together.
     """
     if data_config.packing != "none":
         # Packed sequences are all as long as the longest row allowed, so a run compiles one shape only.
@@ -212,39 +228,40 @@ def bucket_lengths(data_config: DataConfig, lengths: np.ndarray, longest: int, s
 
 
 def bucket_lengths_before_rows(data_config: DataConfig) -> tuple[int, ...]:
-    """The lengths that batches of rows which do not exist yet may have, ascending: of completions to be sampled.
+    """The lengths that batches of completions may have before they are sampled, ascending.
 
-    Where the recipe asks for chosen ones these are quarters of the longest row.
+    With `data.buckets: auto` they are quarters of the longest row.
     """
     longest = data_config.max_length
     if data_config.chooses_buckets:
-        quarters = {_round_up(quarter * longest // 4, MULTIPLE) for quarter in (1, 2, 3)}
-        return _ending_with(longest, sorted(length for length in quarters if 0 < length < longest))
+        quarters = {_rounded_up(quarter * longest // 4, MULTIPLE) for quarter in (1, 2, 3)}
+        return _ending_with(longest, sorted(quarters))
     return _ending_with(longest, data_config.named_buckets)
 
 
 def _ending_with(longest: int, buckets: Sequence[int]) -> tuple[int, ...]:
-    # The last bucket holds every row that was kept, because longer ones are dropped or refused when rows are made.
-    return tuple(buckets) if buckets and buckets[-1] == longest else (*buckets, longest)
+    # No row is longer: `workings.data.rows.kept_rows` drops or refuses it.
+    return (*(length for length in buckets if length < longest), longest)
 
 
-def _round_up(value: int, multiple: int) -> int:
+def _rounded_up(value: Number, multiple: int) -> Number:
+    """A whole number, or each number of an array, rounded up to a multiple."""
     return -(-value // multiple) * multiple
 
 
 def _chosen(lengths: np.ndarray, longest: int, size: int) -> tuple[int, ...]:
-    """The fewest lengths that leave at most `GOAL` padding in an epoch; if `MOST` do not, those that leave least."""
+    """The fewest buckets that leave at most `GOAL` padding in an epoch; if none do, those that leave least."""
     multiple = MULTIPLE
     while longest > multiple * CANDIDATES:
         multiple *= 2
-    rounded = np.minimum(-(-lengths // multiple) * multiple, longest)
-    # A batch is as long as its longest row, and rows of similar length share one: the lengths of all batches, if each
-    # could have its own.
-    of_batches = np.sort(rounded)[::-1][::size]
+    rounded = np.minimum(_rounded_up(lengths, multiple), longest)
+    # The lengths that batches would have without buckets: rows of similar length share a batch, and the longest of
+    # them decides its length.
+    lengths_of_batches = np.sort(rounded)[::-1][::size]
     best: tuple[int, ...] = (int(rounded.max()),)
     least: float = np.inf
-    for buckets in _cheapest(*np.unique(of_batches, return_counts=True)):
-        # As they will be planned: rows of a length that fill no batch go into one of a longer length.
+    for buckets in _with_least_padding(*np.unique(lengths_of_batches, return_counts=True)):
+        # Planned as in an epoch: rows that fill no batch of their bucket share a longer one.
         positions = plan_bucketed(np.arange(len(lengths)), lengths, buckets, size).positions
         if positions < least:
             best, least = buckets, positions
@@ -253,24 +270,27 @@ def _chosen(lengths: np.ndarray, longest: int, size: int) -> tuple[int, ...]:
     return best
 
 
-def _cheapest(values: np.ndarray, counts: np.ndarray) -> Iterator[tuple[int, ...]]:
-    """For 1, 2, 3 … buckets the ones that leave fewest positions, each batch in the smallest that holds it.
+def _with_least_padding(lengths: np.ndarray, counts: np.ndarray) -> Iterator[tuple[int, ...]]:
+    """For 1, 2, 3 … buckets those that leave the fewest positions, if each batch goes into the smallest that holds it.
 
-    ``values`` are the ascending lengths of batches, and ``counts`` the batches of each (int64 ``[lengths]``).
+    ``lengths`` are the ascending lengths of batches, ``counts`` the batches of each length (both int64 ``[lengths]``).
+    Dynamic programming: the best k buckets for the first j lengths extend the best k - 1 buckets for fewer lengths.
     """
-    before = np.concatenate([[0], np.cumsum(counts)])
-    # cost[i, j]: positions, by rows of a batch, where the lengths from number i to j - 1 take bucket values[j - 1].
-    cost = np.full((len(before), len(before)), np.inf)
-    for end in range(1, len(before)):
-        cost[:end, end] = (before[end] - before[:end]) * values[end - 1]
-    least, borders = cost[0], list[np.ndarray]()
-    for number in range(1, min(MOST, len(values)) + 1):
+    batches_before = np.concatenate([[0], np.cumsum(counts)])
+    size = len(batches_before)
+    # cost[i, j]: positions of the batches with lengths i to j - 1 in one bucket, which is as long as the last of them.
+    cost = np.full((size, size), np.inf)
+    for end in range(1, size):
+        cost[:end, end] = (batches_before[end] - batches_before[:end]) * lengths[end - 1]
+    least, starts_of_last = cost[0], list[np.ndarray]()
+    for number in range(1, min(MOST, len(lengths)) + 1):
         if number > 1:
-            # least[j]: fewest positions of the first j lengths in `number` buckets.
             totals = least[:, None] + cost
-            borders.append(totals.argmin(0))
+            starts_of_last.append(totals.argmin(0))
+            # least[j]: fewest positions of the first j lengths in `number` buckets.
             least = totals.min(0)
-        ends = [len(values)]
-        for border in reversed(borders):
-            ends.append(int(border[ends[-1]]))
-        yield tuple(int(values[end - 1]) for end in reversed(ends))
+        # From the last bucket to the first: a bucket ends where the next one starts.
+        ends = [len(lengths)]
+        for starts in reversed(starts_of_last):
+            ends.append(int(starts[ends[-1]]))
+        yield tuple(int(lengths[end - 1]) for end in reversed(ends))

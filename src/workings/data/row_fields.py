@@ -8,7 +8,7 @@ Keys without a meaning here, such as `note`, are kept as metadata.
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -21,6 +21,8 @@ from workings.record import canonical
 
 LABELS = ("section", "category", "difficulty", "source", "licence")
 """Optional text fields of a line. An empty text means that the file does not have it; it is not written back."""
+_SHARED_KEYS = frozenset(("history", "tool_turns", "tools", *LABELS))
+"""Keys that a line of every kind may have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,17 +76,21 @@ def texts_of(record: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     return {key: text_of(record, key) for key in keys}
 
 
-def labels_of(record: Mapping[str, Any], own: Iterable[str]) -> dict[str, Any]:
+def labels_of(record: Mapping[str, Any], own: Collection[str]) -> dict[str, Any]:
     """The fields of `Labelled` in a parsed line whose other known keys are ``own``; `ValueError` where one is wrong."""
-    known_keys = {*own, "history", "tool_turns", "tools", *LABELS}
-    metadata = {key: value for key, value in record.items() if key not in known_keys}
-    read = {key: value for key, value in record.items() if key not in metadata}
-    refuse_media(metadata, "the record")
-    refuse_unread(metadata, read)
-    return {"history": history_of(record.get("history", [])), "metadata": metadata,
-            "tool_turns": history_of(record.get("tool_turns", []), "tool_turns"),
-            "tools": tools_text(record.get("tools") or []),
-            **texts_of(record, [name for name in LABELS if name in record])}
+    fields: dict[str, Any] = {}
+    metadata = {key: value for key, value in record.items() if key not in own and key not in _SHARED_KEYS}
+    if metadata:
+        read = {key: value for key, value in record.items() if key not in metadata}
+        refuse_media(metadata, "the record")
+        refuse_unread(metadata, read)
+        fields["metadata"] = metadata
+    for name in ("history", "tool_turns"):
+        if name in record:
+            fields[name] = history_of(record[name], name)
+    if record.get("tools"):
+        fields["tools"] = tools_text(record["tools"])
+    return fields | texts_of(record, [name for name in LABELS if name in record])
 
 
 def object_of(record: object) -> dict[str, Any]:

@@ -1,14 +1,18 @@
-"""Rows: completions as tokens with a loss mask, each proved to teach what it should (`workings.data.encode`).
+r"""Rows: tokens with a loss mask, each checked to teach what it should (`workings.data.encode`).
 
-Reasoning *and* answer must fit the window: a longer row is an error that names it, or is dropped and listed with
-`over_length: drop`.
+    tokens      <bos> <start_of_turn> user … model \n  7 2 <end_of_turn>
+    loss_mask     0         0          0   …   0    0  1 1       1
+
+A row longer than `data.max_length` is an error that names it. With `data.over_length: drop` it is left out and listed.
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,10 +25,14 @@ from workings.errors import RequestError
 from workings.models.chat import CHANNEL, THOUGHT_END, ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.models.turns import Asked
-from workings.record.canonical import line
 from workings.record.redact import cleaned
 
 Entry = TypeVar("Entry", bound=Labelled)
+
+_ONES = re.compile(rb"\x01+")
+_REASONING_MARKS = re.compile(r"</?(?:think|reasoning)>")
+_CHUNK = 1024
+"""Entries that are checked at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,16 +46,15 @@ class Row:
     loss_mask: np.ndarray
     """uint8 ``[S]``: 1 for learned tokens, 0 for the prompt and other speakers."""
     prompt_digest: str
-    """`prompt_digest` of the question, by which a verifier finds questions that were also trained on."""
+    """`prompt_digest` of the question. A verifier compares it with those of evaluation items."""
     earlier_prompt_digests: tuple[str, ...] = ()
     """Digests of the earlier questions, if their answers are learned as well (`data.learn: all`)."""
 
     @property
     def learned_turns(self) -> list[tuple[int, int]]:
         """Positions of the assistant's learned turns, each with its stop token: (start, end) in ``tokens``."""
-        # Another speaker comes between two turns, so each is one run of ones, with two borders.
-        borders = np.flatnonzero(np.diff(self.loss_mask.astype(np.int8), prepend=0, append=0)).tolist()
-        return list(zip(borders[::2], borders[1::2], strict=True))
+        # Another speaker comes between two turns, so each turn is one run of ones.
+        return [ones.span() for ones in _ONES.finditer(self.loss_mask.tobytes())]
 
     @property
     def is_text(self) -> bool:
@@ -57,7 +64,7 @@ class Row:
     @property
     def supervised_tokens(self) -> int:
         """Number of tokens that are learned."""
-        return int(self.loss_mask.sum())
+        return int(np.count_nonzero(self.loss_mask))
 
     @property
     def digest(self) -> str:
@@ -67,16 +74,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Dropped:
-    """A trace, or a completion of a pair, that gives no row, and why."""
+    """A row that is left out because it, or the other row of its pair, is too long."""
 
     id: str
+    """Id that the row would have."""
     tokens: int
     reason: str
 
 
 @dataclass(frozen=True)
 class RowSet:
-    """All rows of a data set, proved."""
+    """The checked rows of a data set."""
 
     rows: Sequence[Row]
     dropped: tuple[Dropped, ...]
@@ -97,21 +105,27 @@ class RowSet:
 
     @cached_property
     def shared_prefix(self) -> int:
-        """Positions that begin every row alike and predict nothing that is learned.
+        """Number of first positions that all rows have in common and that predict nothing that is learned.
 
-        A chat template's first tokens, or an instruction before every question.
+        They hold a chat template's first tokens, or an instruction before every question.
         """
-        # The last position of the shortest row predicts nothing, so position + 1 below is inside every row.
-        shared = int(self.lengths.min()) - 1 if self.rows else 0
+        if not self.rows:
+            return 0
+        # A position predicts the next token, so the last position of a row predicts nothing.
+        shared = int(self.lengths.min()) - 1
         for row in self.rows:
-            ends = (row.tokens[:shared] != self.rows[0].tokens[:shared]) | (row.loss_mask[1:shared + 1] != 0)
-            shared = int(ends.argmax()) if ends.any() else shared
+            differs = row.tokens[:shared] != self.rows[0].tokens[:shared]
+            predicts_learned = row.loss_mask[1:shared + 1] != 0
+            ends = np.flatnonzero(differs | predicts_learned)
+            if len(ends):
+                shared = int(ends[0])
         return shared
 
     @cached_property
     def supervised(self) -> np.ndarray:
-        """int64 ``[rows]``: positions of each row that predict a token that is learned; nothing predicts the first."""
-        return np.array([row.loss_mask[1:].sum() for row in self.rows], np.int64)
+        """int64 ``[rows]``: number of positions of each row that predict a learned token."""
+        # No position predicts the first token.
+        return np.array([np.count_nonzero(row.loss_mask[1:]) for row in self.rows], np.int64)
 
     @property
     def learned_positions(self) -> dict[str, int]:
@@ -120,7 +134,7 @@ class RowSet:
 
     @property
     def whole(self) -> int:
-        """Raw texts: rows in which every token but the first is learned."""
+        """Number of raw texts: rows in which every token but the first is learned."""
         return int((self.supervised == self.lengths - 1).sum())
 
     @property
@@ -140,27 +154,34 @@ class RowSet:
 
     @property
     def index(self) -> list[dict[str, Any]]:
-        """The run's row index: one record a row, kept or dropped.
+        """The run's row index: one record for each row, kept or dropped.
 
         A row without `learned_turns` learns one turn, its last `supervised_tokens` tokens.
         """
-        kept = []
+        return list(self._index_entries())
+
+    def _index_entries(self) -> Iterator[dict[str, Any]]:
         for row in self.rows:
             entry = {"id": row.id, "status": "kept", "digest": row.digest, "tokens": len(row.tokens),
                      "supervised_tokens": row.supervised_tokens, "prompt_digest": row.prompt_digest}
+            learned_turns = row.learned_turns
             # Left out for one turn, for compatibility with earlier indexes.
-            if len(row.learned_turns) > 1:
-                entry |= {"learned_turns": [list(turn) for turn in row.learned_turns],
+            if len(learned_turns) > 1:
+                entry |= {"learned_turns": [list(turn) for turn in learned_turns],
                           "earlier_prompt_digests": list(row.earlier_prompt_digests)}
-            kept.append(entry)
-        return kept + [{"id": row.id, "status": "dropped", "reason": row.reason, "tokens": row.tokens}
-                       for row in self.dropped]
+            yield entry
+        for dropped in self.dropped:
+            yield {"id": dropped.id, "status": "dropped", "reason": dropped.reason, "tokens": dropped.tokens}
 
     @property
     def index_bytes(self) -> bytes:
         """The index as a run keeps it: canonical JSON lines, cleaned as the recorder cleans all that it writes."""
-        text: str = cleaned("".join(line(row).decode() for row in self.index))
-        return text.encode()
+        # The index has no floats, so sorted JSON is canonical, and far faster than `canonical.dumps`.
+        encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
+        text = "".join(f"{encode(entry)}\n" for entry in self._index_entries())
+        # Only the ids are texts of the user.
+        ids = "\n".join([*self.ids, *(row.id for row in self.dropped)])
+        return (text if cleaned(ids) == ids else str(cleaned(text))).encode()
 
     @cached_property
     def digest(self) -> str:
@@ -179,15 +200,18 @@ def prompt_digest(prompt: str) -> str:
 
 
 def learned_questions(rows: Iterable[Mapping[str, Any]]) -> set[str | None]:
-    """`prompt_digest` of every question whose answer the rows or prompts of a run's index teach.
+    """`prompt_digest` of every question whose answer the kept rows, or the prompts, of a run's index teach.
 
-    Those of rows that were dropped are left out; None is among them where a row does not say its own.
+    None is in the set if a row does not have a digest.
     """
     return {digest for row in rows if row.get("status", "kept") == "kept" for digest in question_digests(row)}
 
 
 def question_digests(row: Mapping[str, Any]) -> list[str | None]:
-    """Digests of every question whose answer a row teaches, the last one first; None if the row has none."""
+    """Digests of every question whose answer a row of an index teaches, the last question first.
+
+    None stands for a missing or invalid digest.
+    """
     earlier = row.get("earlier_prompt_digests", [])
     digests = [row.get("prompt_digest"), *(earlier if isinstance(earlier, list) else [None])]
     return [digest if isinstance(digest, str) and digest else None for digest in digests]
@@ -195,27 +219,32 @@ def question_digests(row: Mapping[str, Any]) -> list[str | None]:
 
 def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemplate,
                data_config: DataConfig) -> RowSet:
-    """Turn traces into proved rows, in the traces' order.
+    """Turn traces into checked rows, in the traces' order.
 
-    Raises `RequestError` naming the trace for what must not be learned from, and as `kept_rows`.
+    Raises `RequestError` naming a trace that must not be learned from, and as `kept_rows`.
     """
     refuse_other_template(template, data_config)
     examples = (_example(trace, data_config) for trace in traces)
-    whole_rows = map(row_of, encoded(examples, tokenizer, template))
-    rows = (part for row in whole_rows for part in _parts(row, data_config))
+    rows = (part for example in encoded(examples, tokenizer, template) for part in _parts(row_of(example), data_config))
+    or_split = " or, for raw texts, data.over_length=split" if data_config.template == "plain" else ""
     return kept_rows(((row.id, [row]) for row in rows), "trace", len(traces), data_config, tokenizer.pad_id,
-                     "reasoning and answer inside the window",
-                     " or, for raw texts, data.over_length=split" if data_config.template == "plain" else "")
+                     "reasoning and answer inside the window", or_split)
 
 
 def kept_rows(entries: Iterable[tuple[str, Sequence[Row]]], kind: str, count: int, data_config: DataConfig, pad_id: int,
               expected: str, more: str = "") -> RowSet:
-    """The rows of all entries without those that are too long; an entry is kept whole or dropped whole.
+    """The rows of all entries that are not too long. Both rows of a pair are kept, or both are dropped.
 
-    ``entries`` are ids with rows, ``count`` of them, each a ``kind`` (`trace`, `pair` or `verdict`). Where a long row
-    is an error, the message says what was ``expected`` and what ``more`` could be typed.
+    Args:
+        entries: ids with rows.
+        kind: what an entry is: `trace`, `pair` or `verdict`.
+        count: number of entries.
+        data_config: the longest row allowed, and what to do with a longer one.
+        pad_id: token that fills unused places of a batch.
+        expected: of the error about a row that is too long: what was expected.
+        more: of the same error: what else could be typed.
 
-    Raises `RequestError`: an id repeats, no row is left, or rows are too long and not to be dropped.
+    Raises `RequestError` if an id repeats, if no row is left, and if a row is too long and must not be dropped.
     """
     rows: list[Row] = []
     dropped: list[Dropped] = []
@@ -227,17 +256,18 @@ def kept_rows(entries: Iterable[tuple[str, Sequence[Row]]], kind: str, count: in
             raise RequestError(f"the {kind} id {name!r} occurs twice",
                                "ids that are unique: they decide the order of rows", "workings data check --fix")
         seen.add(name)
-        longest = max(len(row.tokens) for row in entry_rows)
+        longest = max([len(row.tokens) for row in entry_rows])
         # Never cut: a shortened row would teach reasoning without its answer, and never the stop token.
         if longest <= limit:
             rows += entry_rows
-            continue
-        is_pair = len(entry_rows) > 1
-        reason = f"{longest} tokens{' in its longer row' * is_pair}, and data.max_length is {limit}"
-        too_long.append(Dropped(name, longest, reason))
-        # The rows of a pair have their own ids.
-        dropped += [Dropped(row.id, len(row.tokens), f"its {kind} has {reason}") for row in entry_rows
-                    ] if is_pair else too_long[-1:]
+        elif len(entry_rows) == 1:
+            too_long.append(Dropped(name, longest, f"{longest} tokens, and data.max_length is {limit}"))
+            dropped.append(too_long[-1])
+        else:
+            reason = f"{longest} tokens in its longer row, and data.max_length is {limit}"
+            too_long.append(Dropped(name, longest, reason))
+            # The rows of a pair have their own ids.
+            dropped += [Dropped(row.id, len(row.tokens), f"its {kind} has {reason}") for row in entry_rows]
     if too_long and data_config.over_length != "drop":
         first = max(too_long, key=lambda entry: entry.tokens)
         others = f"; {len(too_long):,} of {count:,} are too long, and this is the longest" if len(too_long) > 1 else ""
@@ -260,9 +290,9 @@ def example_id(row_id: str) -> str:
 
 
 def _parts(row: Row, config: DataConfig) -> Iterator[Row]:
-    """A row, or those of a long raw text that is split.
+    """The row itself, or the parts of a raw text that is too long and may be split.
 
-    A part begins with the last token of the one before, so that each token but the first is learned.
+    A part begins with the last token of the part before, so that every token but the first is learned.
     """
     limit = config.max_length
     if config.over_length != "split" or len(row.tokens) <= limit or not row.is_text:
@@ -277,46 +307,62 @@ def _parts(row: Row, config: DataConfig) -> Iterator[Row]:
 def row_problems(entries: Iterable[Entry], tokenizer: Tokenizer, template: ChatTemplate, data_config: DataConfig,
                  build: Callable[..., object] = build_rows, kind: str = "trace") -> Iterator[tuple[str, str]]:
     """(id, reason) of every entry, a ``kind``, that ``build`` would refuse or drop."""
-    strict = data_config if data_config.over_length == "split" else data_config.model_copy(
-        update={"over_length": "error"})
-    for entry in entries:
+    config = data_config
+    if config.over_length == "drop":
+        config = config.model_copy(update={"over_length": "error"})
+
+    def problems(chosen: Sequence[Entry]) -> Iterator[tuple[str, str]]:
         try:
-            # One at a time: all at once would stop at the first error.
-            build([entry], tokenizer, template, strict)
+            build(chosen, tokenizer, template, config)
         except RequestError as error:
-            yield entry.id, error.given.removeprefix(f"{kind} {entry.id}").lstrip(": ")
+            if len(chosen) == 1:
+                [entry] = chosen
+                yield entry.id, error.given.removeprefix(f"{kind} {entry.id}").lstrip(": ")
+                return
+            # The error is about the first of possibly many entries.
+            middle = len(chosen) // 2
+            yield from problems(chosen[:middle])
+            yield from problems(chosen[middle:])
+
+    remaining = iter(entries)
+    while chunk := list(islice(remaining, _CHUNK)):
+        yield from problems(chunk)
 
 
 def row_of(encoded: Encoded) -> Row:
-    """The row of an example's tokens: the completion learned, and of the prompt the turns that are to be learned."""
-    mask = np.zeros(len(encoded.prompt) + len(encoded.completion), np.uint8)
-    # Nothing predicts the first token of a raw text for a model without BOS.
-    for start, end in (*encoded.earlier, (max(len(encoded.prompt), 1), len(mask))):
-        mask[start:end] = 1
-    # The user's last text before each earlier learned turn; empty if the assistant began.
-    questions, last_question = [], ""
-    for turn in encoded.example.asked.turns if encoded.earlier else ():
-        if turn.role == "user":
-            last_question = turn.text
-        elif turn.role == "assistant" and turn.learned:
-            questions.append(last_question)
+    """The row of an example: its completion is learned, and the earlier turns that are to be learned."""
+    example = encoded.example
+    tokens = np.array(encoded.prompt + encoded.completion, np.int32)
+    loss_mask = np.zeros(len(tokens), np.uint8)
+    for start, end in encoded.earlier:
+        loss_mask[start:end] = 1
+    # Without BOS a raw text has no prompt, and then nothing predicts its first token.
+    loss_mask[max(len(encoded.prompt), 1):] = 1
+    earlier_questions = _earlier_questions(example) if encoded.earlier else ()
     # A raw text has no question; its digest identifies it.
-    prompt = encoded.example.prompt or encoded.example.completion
-    return Row(encoded.example.id, np.array(encoded.prompt + encoded.completion, np.int32), mask,
-               prompt_digest(prompt), tuple(map(prompt_digest, questions)))
+    return Row(example.id, tokens, loss_mask, prompt_digest(example.prompt or example.completion),
+               tuple(map(prompt_digest, earlier_questions)))
+
+
+def _earlier_questions(example: Example) -> Iterator[str]:
+    """The user's last text before each earlier learned turn; empty if there is none."""
+    question = ""
+    for turn in example.asked.turns:
+        if turn.role == "user":
+            question = turn.text
+        elif turn.role == "assistant" and turn.learned:
+            yield question
 
 
 def _example(trace: Trace, config: DataConfig) -> Example:
+    """The texts of a trace. Raises `RequestError` if they do not fit `data.reasoning`."""
     reasoning = config.reasoning
     if trace.is_text:
         return _raw_text(trace, config)
     parts = (trace.answer,) if reasoning == "answer_only" else (*trace.steps, trace.answer)
     completion = completion_text(trace, reasoning)
-    if reasoning != "answer_only" and (marks := _REASONING_MARKS.findall("\n".join(parts))):
-        raise RequestError(
-            f"trace {trace.id} has {marks[0]} in its text and steps too",
-            f"plain text in steps and answer, around which data.reasoning: {reasoning} writes the marks",
-            "workings data import, which splits completions, or data.reasoning=answer_only")
+    if reasoning != "answer_only":
+        _refuse_marks(trace, "\n".join(parts), reasoning)
     if config.learn == "all":
         _refuse_another_form(trace, reasoning)
     return Example(id=trace.id, name=f"trace {trace.id}", prompt=trace.prompt,
@@ -326,7 +372,7 @@ def _example(trace: Trace, config: DataConfig) -> Example:
 
 
 def _raw_text(trace: Trace, config: DataConfig) -> Example:
-    """A text without a question: BOS if the model has one, the text and the end of text, without turns."""
+    """A text without a question or turns: BOS if the model has one, the text, and the end of text."""
     if config.template != "plain" or config.reasoning != "answer_only":
         raise RequestError(f"trace {trace.id} is a raw text, and the recipe has data.template: {config.template} and "
                            f"data.reasoning: {config.reasoning}",
@@ -336,14 +382,20 @@ def _raw_text(trace: Trace, config: DataConfig) -> Example:
                    parts=(trace.answer,), thinks=False)
 
 
-# To its own tokenizer Gemma's channel is a control token, which is refused.
-_REASONING_MARKS = re.compile(r"</?(?:think|reasoning)>")
+def _refuse_marks(trace: Trace, text: str, reasoning: str) -> None:
+    """Raise `RequestError` if the text of a trace has the marks that `data.reasoning` writes around its steps."""
+    # Gemma 4's channel is not searched for: its marks are control tokens, which are refused anyway.
+    if mark := _REASONING_MARKS.search(text):
+        raise RequestError(
+            f"trace {trace.id} has {mark.group()} in its text and steps too",
+            f"plain text in steps and answer, around which data.reasoning: {reasoning} writes the marks",
+            "workings data import, which splits completions, or data.reasoning=answer_only")
 
 
 def _refuse_another_form(trace: Trace, reasoning: str) -> None:
-    """Raise `RequestError` where an earlier turn is not of the form that the last one is rendered in.
+    """Raise `RequestError` if an earlier turn has another form than the last one.
 
-    Earlier turns are learned as written in the file: a model that is taught both forms writes either.
+    Earlier turns are learned as written in the file, and a model that is taught two forms writes either.
     """
     earlier_answers = [turn for turn in (*trace.history, *trace.tool_turns) if turn.role == "assistant"]
     for number, turn in enumerate(earlier_answers, start=1):
@@ -364,7 +416,7 @@ def _refuse_another_form(trace: Trace, reasoning: str) -> None:
 
 
 def refuse_other_template(template: ChatTemplate, config: DataConfig) -> None:
-    """Raise `RequestError` where Gemma 4's thinking is on in the template and off in the recipe, or the other way."""
+    """Raise `RequestError` if Gemma 4's thinking is on in only one of template and recipe."""
     if template.thinking != (config.reasoning == CHANNEL):
         raise RequestError(f"data.reasoning is {config.reasoning}, but the chat template has Gemma 4's thinking "
                            f"{'on' if template.thinking else 'off'}", "a template made for this recipe",

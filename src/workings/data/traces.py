@@ -1,8 +1,10 @@
-"""Traces: worked examples to learn from. One JSON object per line, UTF-8.
+"""Traces: worked examples to learn from. A file of traces has one JSON object per line, in UTF-8.
 
-A trace is a question, the steps that lead to its answer, and the answer; or a raw text, which is learned whole. Files
-of other shapes become traces through `workings.data.importing`; everything else sees traces only. They are read and
-written here, rendered as the text that a model learns to write, and compared.
+    {"id": "add-1", "prompt": "What is 47+25?", "steps": ["7+5=12", "4+2+1=7"], "answer": "72"}
+    {"id": "page-1", "text": "A raw text, of which every token is learned."}
+
+This module reads and writes traces, and renders each as the text that a model learns to write. The package
+`workings.data.importing` makes traces of other files.
 """
 
 import json
@@ -27,14 +29,13 @@ from workings.data.row_fields import (
 from workings.errors import RequestError
 from workings.record import atomic
 
-STYLES = ("tags", "think", "channel", "hashes", "answer_only")
-"""The values of the recipe key `data.reasoning`."""
-# The line break belongs to the opening tag of `think` and of `channel`: `workings.models.chat` compares with what
-# templates write.
+# Before the steps, between steps and answer, after the answer. Line breaks are those that chat templates write.
 _MARKS = {"tags": ("<reasoning>", "</reasoning><answer>", "</answer>"),
           "think": ("<think>\n", "\n</think>\n\n", ""),
           "channel": ("<|channel>thought\n", "\n<channel|>", ""),
           "hashes": ("", "\n#### ", "")}
+STYLES = (*_MARKS, "answer_only")
+"""The values of the recipe key `data.reasoning`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +43,11 @@ class Trace(Labelled):
     """One question with its worked answer."""
 
     steps: tuple[str, ...]
-    """The reasoning, a text a step; empty if the source has no reasoning."""
+    """The reasoning, one text for each step; empty if the source has no reasoning."""
     answer: str
-    """The final answer only; empty if the last turn only calls tools. For a raw text all of it."""
+    """The final answer alone; empty if the last turn only calls tools. Of a raw text the whole text."""
     calls: str = ""
-    """Calls of tools with which the last turn ends, as JSON (an object with `tool_calls`)."""
+    """Tool calls at the end of the last turn, as JSON (an object with `tool_calls`); empty without calls."""
 
     @property
     def is_text(self) -> bool:
@@ -55,7 +56,7 @@ class Trace(Labelled):
 
     @property
     def subject(self) -> str:
-        """What tells this trace from others: the question, or the raw text."""
+        """The question, or the raw text."""
         return self.prompt or self.answer
 
     def own_json(self) -> dict[str, Any]:
@@ -67,15 +68,18 @@ class Trace(Labelled):
 
 
 def trace_from_json(record: object) -> Trace:
-    """The trace that a parsed line holds. Raises `ValueError` for anything else."""
+    """The trace of a parsed line. Raises `ValueError` if the line is no trace."""
     line = object_of(record)
-    if "text" in line and not {"prompt", "answer"} & line.keys():
+    if "text" in line and "prompt" not in line and "answer" not in line:
         return _text_from_json(line)
     steps = line.get("steps", [])
     if not isinstance(steps, list) or not all(isinstance(step, str) for step in steps):
         raise ValueError("`steps` must be a list of texts")
-    calls = calls_text({"tool_calls": line["tool_calls"]}) if line.get("tool_calls") else ""
-    answer = text_of({"answer": "", **line} if calls else line, "answer", may_be_empty=bool(calls))
+    if line.get("tool_calls"):
+        calls = calls_text({"tool_calls": line["tool_calls"]})
+        answer = text_of({"answer": "", **line}, "answer", may_be_empty=True)
+    else:
+        calls, answer = "", text_of(line, "answer")
     return Trace(**texts_of(line, ("id", "prompt")), answer=answer, steps=tuple(steps), calls=calls,
                  **labels_of(line, ("id", "prompt", "steps", "answer", "tool_calls")))
 
@@ -104,9 +108,9 @@ def write_traces(path: Path, traces: Iterable[Trace]) -> None:
 
 
 def item_json(trace: Trace, labels: Iterable[str] = LABELS[:3]) -> dict[str, Any]:
-    """The question of a trace as a line that `workings eval --items` reads, with these labels and without the steps."""
-    return {"id": trace.id, "prompt": trace.prompt, "expected_answer": final_answer(trace.answer),
-            **{name: label for name in labels if (label := getattr(trace, name))}}
+    """The question of a trace as a line that `workings eval --items` reads: with these labels, without the steps."""
+    labels_there = {name: getattr(trace, name) for name in labels if getattr(trace, name)}
+    return {"id": trace.id, "prompt": trace.prompt, "expected_answer": final_answer(trace.answer), **labels_there}
 
 
 def items_bytes(traces: Iterable[Trace]) -> bytes:
@@ -120,9 +124,9 @@ def write_items(path: Path, traces: Iterable[Trace]) -> None:
 
 
 def completion_text(trace: Trace, reasoning: str) -> str:
-    """The text that the model has to write after the prompt, without any chat turn around it, in one of `STYLES`.
+    """The text that the model has to write after the prompt, in one of `STYLES` and without any chat turn around it.
 
-    Raises `RequestError` if the style shows steps and the trace has none: such a row would teach to leave them out.
+    Raises `RequestError` if the style shows steps and the trace has none: its row would teach to leave them out.
     """
     if reasoning == "answer_only":
         return trace.answer
@@ -142,12 +146,13 @@ def completion_form(reasoning: str) -> str:
 
 
 def split_completion(text: str, reasoning: str) -> tuple[tuple[str, ...], str] | None:
-    """Steps and answer from which `completion_text` makes exactly this text; None if that is impossible."""
+    """The steps and the answer from which `completion_text` makes exactly this text; None if there are none."""
     if reasoning == "answer_only":
         return ((), text) if text.strip() else None
     before, between, after = _MARKS[reasoning]
     if not text.startswith(before) or not text.endswith(after):
         return None
     steps, mark, answer = text.removeprefix(before).removesuffix(after).partition(between)
-    # A correct beginning and end may still have a wrong middle.
-    return (tuple(steps.split("\n")), answer) if mark and steps.strip() and answer.strip() else None
+    if not mark or not steps.strip() or not answer.strip():
+        return None
+    return tuple(steps.split("\n")), answer

@@ -25,6 +25,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from workings.config.families import TEMPLATES
 from workings.errors import RequestError
+from workings.models.conversation_form import ConversationForms
 from workings.models.tokenizer import Tokenizer
 from workings.models.turns import Asked, Turn
 
@@ -128,7 +129,8 @@ class ChatTemplate:
 
     def completion_text(self, prompt: str, completion: str, history: Turns = ()) -> str:
         """`learned_text` of an answer to a question."""
-        return self.learned_text(Asked.of(prompt, history), Turn("assistant", completion))
+        asked = Asked.of(prompt, history)
+        return self.learned_text(asked, Turn("assistant", completion), self._render(asked))
 
     def read_text(self, asked: Asked) -> str:
         """Text before a completion, BOS included. Raises `RequestError` if the template changes it or hides tools."""
@@ -136,15 +138,17 @@ class ChatTemplate:
         self.refuse_other_texts(asked, text)
         return text
 
-    def learned_text(self, asked: Asked, said: Turn) -> str:
-        """Text that the model has to write after `read_text`: the completion up to and including the stop token.
+    def learned_text(self, asked: Asked, said: Turn, read: str) -> str:
+        """Text that the model has to write after ``read``, the rendered ``asked``: the completion and the stop token.
 
         It includes an empty block of thinking that the template puts before the completion. Raises `RequestError` if
         the template does not continue its own prompt, rewrites the completion or never stops.
         """
         # Gemma 4's template leaves out the channel.
         thought, answer = self.split_thought(said.text)
-        return thought + self._learned_as_rendered(asked, said._replace(text=answer))
+        if thought:
+            said = said._replace(text=answer)
+        return thought + self._learned_as_rendered(asked, said, read)
 
     def observation_ids(self, text: str) -> list[int]:
         """Tokens of a user's turn after an answer's stop token, up to the next answer. Raises `RequestError`."""
@@ -177,19 +181,19 @@ class ChatTemplate:
         for (number, place), read, read_later in zip(learned_turns, before, before[1:], strict=False):
             if not read_later.startswith(read):
                 raise self._rewritten(number, read, read_later)
-            learned = self._learned_earlier(replace(asked, turns=asked.turns[:place]), asked.turns[place], number)
+            learned = self._learned_earlier(replace(asked, turns=asked.turns[:place]), asked.turns[place], number, read)
             if not read_later.startswith(read + learned):
                 raise self._rewritten(number, read + learned, read_later)
             earlier.append((read, learned))
         return earlier
 
-    def _learned_earlier(self, asked: Asked, said: Turn, number: int) -> str:
+    def _learned_earlier(self, asked: Asked, said: Turn, number: int, read: str) -> str:
         """`learned_text` of the assistant's turn of this number. Some templates trim it."""
         try:
-            return self.learned_text(asked, said)
+            return self.learned_text(asked, said, read)
         except RequestError as error:
             if said.text != said.text.strip():
-                return self._learned_earlier(asked, said._replace(text=said.text.strip()), number)
+                return self._learned_earlier(asked, said._replace(text=said.text.strip()), number, read)
             raise RequestError(f"turn {number} of the assistant: {error.given}", error.expected,
                                error.try_next) from None
 
@@ -268,9 +272,9 @@ class ChatTemplate:
         has_channel = self.thinking and control == channel and ids[0] == channel[0]
         return bool(control) and not has_channel
 
-    def _learned_as_rendered(self, asked: Asked, said: Turn) -> str:
+    def _learned_as_rendered(self, asked: Asked, said: Turn, before: str) -> str:
         """`learned_text` of a completion without a channel."""
-        before, completion = self._render(asked), said.text
+        completion = said.text
         rest, opened = self._rest(before, self._render(asked, said))
         if before.endswith(THINK) and completion.startswith(THINK):
             completion = completion.removeprefix(THINK)
@@ -342,8 +346,9 @@ class ChatTemplate:
             thought = f"{THOUGHT}a\n{THOUGHT_END}" if self.thinking else f"{THINK}a\n</think>\n\n"
             any_said = said._replace(text=f"{thought}a" if thinks else "a")
             alike = replace(asked, turns=turns)
-            prompt = self.with_bos(self.tokenizer.encode(self._render(alike)))
-            learned = self.tokenizer.encode(self.learned_text(alike, any_said))
+            read = self._render(alike)
+            prompt = self.with_bos(self.tokenizer.encode(read))
+            learned = self.tokenizer.encode(self.learned_text(alike, any_said, read))
             controls = self.tokenizer.control_ids
             self._counts[key] = (sum(i in controls for i in prompt), sum(i in controls for i in learned))
         return self._counts[key]
@@ -403,14 +408,28 @@ class ChatTemplate:
         except jinja2.TemplateError as error:
             raise self._wrong(f"it cannot be read: {error}") from None
 
+    @cached_property
+    def _conversation_forms(self) -> ConversationForms:
+        return ConversationForms(self._template.environment, self.source, self._names)
+
+    @cached_property
+    def _names(self) -> dict[str, Any]:
+        """The template's variables besides a conversation."""
+        names = {name: self.tokenizer.special_text(name) for name in ("bos_token", "eos_token")}
+        # Without tools transformers passes None as well, which templates tell from an empty list.
+        return {**names, "tools": None}
+
     def _render(self, asked: Asked, said: Turn | None = None) -> str:
         """The conversation up to a completion that is asked for, or up to the end of the completion ``said``."""
         turns = asked.turns if said is None else (*asked.turns, said)
-        messages, tools = [turn.message() for turn in turns], json.loads(asked.tools) if asked.tools else None
+        if not asked.tools and not any(turn.more for turn in turns):
+            form = self._conversation_forms.find(tuple(turn.role for turn in turns), said is None)
+            if form is not None:
+                return form.filled([turn.text for turn in turns])
+        names = {**self._names, "tools": json.loads(asked.tools)} if asked.tools else self._names
         try:
-            return self._template.render(
-                messages=messages, tools=tools, add_generation_prompt=said is None,
-                bos_token=self.tokenizer.special_text("bos_token"), eos_token=self.tokenizer.special_text("eos_token"))
+            return self._template.render(messages=[turn.message() for turn in turns],
+                                         add_generation_prompt=said is None, **names)
         # The ways in which a template can fail on plain texts.
         except (jinja2.TemplateError, TypeError, ValueError, OverflowError, MemoryError) as error:
             raise self._wrong(f"it fails: {error}", "a template that takes these turns",

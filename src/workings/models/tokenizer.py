@@ -69,6 +69,10 @@ class Tokenizer:
         """Text of token ids; with ``skip_special`` control tokens are left out, but not reasoning tags."""
         return str(self.backend.decode(list(ids), skip_special_tokens=skip_special))
 
+    def decode_batch(self, ids: Sequence[list[int]]) -> list[str]:
+        """Texts of many sequences of token ids, computed on all cores."""
+        return list(self.backend.decode_batch(list(ids), skip_special_tokens=False))
+
     def token_id(self, token: str) -> int | None:
         """Id of a token, or None if the vocabulary does not have it."""
         return self.backend.token_to_id(token)
