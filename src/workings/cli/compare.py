@@ -43,7 +43,8 @@ def compare_command(
     ruled out, fails if it is certain: exit codes 0, 1, or 3 if inconclusive.
     """
     if gate is None:
-        refuse_unread("without --gate", "these with --gate", "max_drop", "inconclusive")
+        refuse_unread("with --save" if save is not None else "without --gate", "these with --gate", "max_drop",
+                      "inconclusive")
     if gate is not None or save is not None:
         option = "--save" if gate is None else "--gate"
         has_both = gate is not None and save is not None
