@@ -37,8 +37,8 @@ class _Sealed:
         """The marks are written for the text and the trimmed text; the second one is empty if it is not known."""
         self._mark, self._trimmed_mark = mark, trimmed_mark
 
-    @property
-    def __class__(self) -> type:  # type: ignore[misc]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
         """`str`, for templates that ask whether a content is a text or a list of parts."""
         return str
 
