@@ -36,7 +36,7 @@ def verbs() -> list[str]:
     """Every verb, as `workings --help` lists them."""
     shown = subprocess.run([sys.executable, "-m", "workings", "--help"], check=True, capture_output=True,
                            text=True).stdout
-    return re.findall(r"^  ([a-z]+)  ", shown.partition("Commands:")[2], re.MULTILINE)
+    return re.findall(r"^  ([a-z]+)  ", shown, re.MULTILINE)
 
 
 def costly_imports(verb: str, most: int = 3) -> dict[str, float]:
@@ -88,7 +88,7 @@ def main(arguments: list[str]) -> int:
         values["verbs"][verb] = {"help_seconds": help_seconds, "costly_imports_ms": costly_imports(verb)}
         print(verb, values["verbs"][verb], flush=True)
     with tempfile.TemporaryDirectory() as name:
-        values["train"] = {row: first_step(engine, Path(name) / row)
+        values["train"] = {row: first_step(engine, Path(name) / row.replace(", ", "-").replace(" ", "-"))
                            for row, engine in (("jax", "jax"), ("jax, programs kept", "jax"), ("torch", "torch"))}
     print(values["train"])
     write_result(packages=["typer", "click", "jax", "torch"],
