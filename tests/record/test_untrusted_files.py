@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from workings.errors import RecordError
-from workings.record import jsonl
+from workings.record import jsonl, storage
 from workings.record.canonical import loads, read_json
+from workings.record.manifest import RunFolder
 from workings.record.storage import open_plain, parsed_bytes, read_plain
 
 
@@ -46,6 +47,14 @@ def test_what_is_not_read(tmp_path: Path, make, said: str) -> None:
     else:
         with pytest.raises(RecordError, match=r"plain file|bytes"):
             jsonl.read(tmp_path / "a.json", bounded=True)
+
+
+def test_lines_of_ones_own_run_are_read_whatever_they_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"id": "a"}\n' * 10_000)
+    monkeypatch.setattr(storage, "MEMORY_MIB", 1)
+    with pytest.raises(RecordError, match=r"WORKINGS_READ_MIB=\d allows more, for a record that you trust"):
+        RunFolder(tmp_path).lines("rows.jsonl")
+    assert len(RunFolder(tmp_path, bounded=False).lines("rows.jsonl")) == 10_000
 
 
 def test_a_device_itself_is_not_opened() -> None:

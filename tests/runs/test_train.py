@@ -14,6 +14,7 @@ from tests.runs.runs_helpers import OTHER_PACKAGE, RECIPE, last_weights, train_r
 from workings.cli.main import app
 from workings.errors import RequestError
 from workings.evidence.verify import verify
+from workings.record import storage
 from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import RunRecord
 from workings.record.writer import RunWriter
@@ -29,6 +30,13 @@ def straight(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(OTHER_PACKAGE))
         return train_and_evaluate(str(write_recipe(folder / "asked")), folder / "runs" / "a")
+
+
+def test_a_run_is_sealed_however_much_memory_its_own_rows_take(tmp_path, monkeypatch):
+    """The limit on what is read holds for records of other people: a million traces have 227 MB of rows."""
+    monkeypatch.syspath_prepend(str(OTHER_PACKAGE))
+    monkeypatch.setattr(storage, "MEMORY_MIB", 0)
+    assert train(str(write_recipe(tmp_path)), tmp_path / "run").status == "complete"
 
 
 def lines(run):

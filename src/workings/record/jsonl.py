@@ -8,7 +8,7 @@ from typing import Any
 from workings.errors import RecordError
 from workings.record import atomic
 from workings.record.canonical import loads, record_line
-from workings.record.storage import MAX_BYTES, PRIVATE, parsed_bytes, read_plain, refuse_too_large, storage
+from workings.record.storage import PRIVATE, memory_limit, parsed_bytes, read_plain, refuse_too_large, storage
 
 
 class Appender:
@@ -86,7 +86,7 @@ def read(path: Path, *, bounded: bool = False) -> tuple[list[dict[str, Any]], st
     # A link that leads nowhere is not an absent file: it is refused below.
     if not os.path.lexists(path):
         return [], None
-    data = read_plain(path, MAX_BYTES if bounded else None)
+    data = read_plain(path, memory_limit() if bounded else None)
     if bounded:
         refuse_too_large(parsed_bytes(data, lines=True), path.name)
     return parse(data, path.name)

@@ -58,6 +58,8 @@ class RunFolder:
     """`RunFiles` of a folder, read each time."""
 
     path: Path
+    bounded: bool = True
+    """Refuse lines that would fill the memory, as those of someone else's run could."""
 
     def has(self, name: str) -> bool:
         return (self.path / name).is_file()
@@ -66,7 +68,7 @@ class RunFolder:
         return read_json_object(self.path / name)
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        rows, torn = jsonl.read(self.path / name, bounded=True)
+        rows, torn = jsonl.read(self.path / name, bounded=self.bounded)
         if torn is not None:
             raise RecordError(f"{self.path / name}: torn last line in a sealed run")
         return rows

@@ -204,7 +204,7 @@ class Attempt:
         manifest = build_manifest(setup, writer, outcome, dict(facts))
         if outcome.status == "failed":
             writer.event("failed", reason=outcome.reason)
-        writer.write_text(layout.README, run_readme(manifest, RunFolder(writer.directory)))
+        writer.write_text(layout.README, run_readme(manifest, RunFolder(writer.directory, bounded=False)))
         with slow_operation("sealing the run"):
             run = writer.seal(manifest)
         return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step, run=run,

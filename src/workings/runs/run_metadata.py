@@ -103,7 +103,7 @@ def build_manifest(setup: TrainSetup, writer: RunWriter, outcome: Outcome, facts
         weight_digests=absent("random weights from the seed") if setup.weights.directory is None else
         weight_digests(setup.weights.directory), parameters=parameter_count(setup.shape),
         actual_dtypes=dict(setup.engine.dtypes()), finished_at=now(), facts=facts,
-    ).of(RunFolder(writer.directory))
+    ).of(RunFolder(writer.directory, bounded=False))
 
 
 def code_version() -> tuple[str | Absent, str | Absent]:

@@ -24,7 +24,7 @@ from workings.record.digest import bytes_digest
 from workings.record.manifest import RunManifest, read_manifest
 from workings.record.metrics import StepMetrics, check_line, nothing_left
 from workings.record.seal import parse_seal, parse_sums
-from workings.record.storage import MAX_BYTES, parsed_bytes
+from workings.record.storage import MAX_BYTES, memory_limit, parsed_bytes
 from workings.record.values import is_absent
 
 MAX_SEAL_BYTES, MAX_SUMS_BYTES = 1 << 16, 16 << 20
@@ -146,7 +146,7 @@ class Unit:
         return self.cached(f"lines of {name}", parse, name)
 
     def _to_parse(self, name: str, *, lines: bool = False) -> bytes:
-        data = self.read(name)
+        data = self.read(name, memory_limit() if lines else MAX_BYTES)
         # Before parsing: Python's objects take many times the bytes of the text.
         self.tree.cache.reserve(parsed_bytes(data, lines=lines))
         return data
