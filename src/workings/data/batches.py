@@ -72,7 +72,6 @@ class Batches:
             accumulation: micro batches summed before one update (A).
             data_config: buckets and packing.
         """
-        # What is ordered: pairs, or single rows.
         self._entries = rows
         self._rows, self._rows_of_entry = (rows.rows, 2) if isinstance(rows, PairRows) else (rows, 1)
         self._seed = seed

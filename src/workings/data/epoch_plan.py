@@ -245,7 +245,6 @@ def _ending_with(longest: int, buckets: Sequence[int]) -> tuple[int, ...]:
 
 
 def _rounded_up(value: Number, multiple: int) -> Number:
-    """A whole number, or each number of an array, rounded up to a multiple."""
     return -(-value // multiple) * multiple
 
 

@@ -69,8 +69,7 @@ def row_id(pair_id: str, side: str) -> str:
 def pair_ids(row_ids: Sequence[str], first: Sequence[str] = SIDES[:1], second: str = SIDES[1]) -> list[str]:
     """The ids of the pairs whose rows have these ids.
 
-    Raises:
-        RecordError: the rows are not a ``first`` and a ``second`` one of each pair, in this order.
+    Raises `RecordError` if the rows are not a ``first`` and a ``second`` one of each pair, in this order.
     """
     ids = []
     for own, other in zip_longest(row_ids[::2], row_ids[1::2], fillvalue=""):

@@ -107,8 +107,7 @@ class RowSummary:
             f"truncated: none; dropped as too long: {self.dropped} ({percent(self.dropped_share)})",
             f"every row begins with the same {self.shared_prefix} tokens",
             f"padding: {percent(self.padding_share)} of all positions; {self.steps_an_epoch} steps per epoch; "
-            f"batches (accumulation x rows x tokens): {shapes}",
-            "lengths in tokens:", *bars])
+            f"batches (accumulation x rows x tokens): {shapes}", "lengths in tokens:", *bars])
 
 
 def turns_of(entry: Entry, row: Row) -> list[Turn]:

@@ -386,10 +386,9 @@ def _refuse_marks(trace: Trace, text: str, reasoning: str) -> None:
     """Raise `RequestError` if the text of a trace has the marks that `data.reasoning` writes around its steps."""
     # Gemma 4's channel is not searched for: its marks are control tokens, which are refused anyway.
     if mark := _REASONING_MARKS.search(text):
-        raise RequestError(
-            f"trace {trace.id} has {mark.group()} in its text and steps too",
-            f"plain text in steps and answer, around which data.reasoning: {reasoning} writes the marks",
-            "workings data import, which splits completions, or data.reasoning=answer_only")
+        raise RequestError(f"trace {trace.id} has {mark.group()} in its text and steps too",
+                           f"plain text in steps and answer, around which data.reasoning: {reasoning} writes the marks",
+                           "workings data import, which splits completions, or data.reasoning=answer_only")
 
 
 def _refuse_another_form(trace: Trace, reasoning: str) -> None:

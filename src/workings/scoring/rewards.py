@@ -199,9 +199,8 @@ class RewardProcess(Worker):
     def score(self, samples: Sequence[CompletionToReward]) -> list[dict[str, float]]:
         """The unweighted value of each reward by name, for each completion in the order given.
 
-        Raises:
-            RewardError: a function raised, took too long, ended its process, or did not return a list with a finite
-                number for each completion. The process is replaced at the next call.
+        Raises `RewardError` if a function raised, took too long, ended its process, or did not return a list with a
+        finite number for each completion. The process is replaced at the next call.
         """
         if not samples:
             return []

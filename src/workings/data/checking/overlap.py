@@ -137,11 +137,9 @@ def _are_near(one: list[str], other: list[str], alike: float, text_numbers: Sequ
         return True
     if text_numbers:
         return _says_little_more(one, other)
-    return alike >= SIMILARITY_WITHIN and _asks_the_same(one, other)
-
-
-def _asks_the_same(one: list[str], other: list[str]) -> bool:
-    """Whether one text has all words of the other, and denies nothing more."""
+    if alike < SIMILARITY_WITHIN:
+        return False
+    # One text has all words of the other, and denies nothing more.
     smaller, larger = sorted((set(one), set(other)), key=len)
     return smaller <= larger and not (larger - smaller) & _DENIALS
 
@@ -209,7 +207,6 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Mapping[str, str
 
 
 def _passages(text: list[str]) -> Iterator[tuple[str, ...]]:
-    """All passages of `NGRAM` words."""
     return (tuple(text[start:start + NGRAM]) for start in range(len(text) - NGRAM + 1))
 
 

@@ -132,8 +132,7 @@ def _is_aside(opening: Token, preceding: Token) -> bool:
 
     `She has 12 (5 + 7 = 12) apples` has an aside; `2(5 + 7 = …` and `f(5 + 7 = …` are parts of more.
     """
-    is_box = opening.end - opening.start > 1
-    if is_box:
+    if opening.end - opening.start > 1:  # a box
         return True
     if preceding.ends_operand or preceding.kind == "word":
         return preceding.end < opening.start
@@ -151,8 +150,7 @@ def _right(side: Sequence[Token], after: Token, text: str, *, is_strict: bool) -
     if not tokens:
         return Side()
     first, last = tokens[0], tokens[-1]
-    opens_bracket = bool(opened and not closed)
-    if opens_bracket:
+    if opened and not closed:
         # `= 12 (so 5 more)` has an aside, because there is a space.
         is_whole = last.end < side[opened[0]].start
         is_cut_off = False
