@@ -182,10 +182,7 @@ _KINDS: dict[str, tuple[LineFile[Any], str]] = {
 
 def _examples(loaded: LoadedRecipe, name: str, generated: list[Trace], label: str, digests: dict[str, str],
               kind: str) -> list[Any]:
-    """Reads the examples of a kind: lines in their own form as they are, others converted.
-
-    Raises `RequestError` for a file of another kind, by its first record.
-    """
+    """Reads the examples of a kind, converted if needed. Raises `RequestError` for a file of another kind."""
     if name == ADDITION and kind == "traces":
         digests[label] = bytes_digest(traces_bytes(generated))
         return generated

@@ -146,5 +146,4 @@ def _reading(url: str) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 - each store's client has errors of its own
         # Cut, because clients put whole server responses into it.
         message = " ".join(f"{type(error).__name__}: {error}".split())[:200].removesuffix(":")
-        raise RequestError(f"{url} cannot be read: {message}", "an existing object that you may read",
-                           ADVICE) from None
+        raise RequestError(f"{url} cannot be read: {message}", "an existing object that you may read", ADVICE) from None

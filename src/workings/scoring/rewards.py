@@ -128,10 +128,7 @@ class RewardSettings:
 
 
 def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: RewardSettings) -> float:
-    """The unweighted value of a reward that comes with this project. Pure: equal arguments give equal values.
-
-    Raises ``ValueError`` for a user's function.
-    """
+    """The unweighted value of a shipped reward, a pure function. Raises ``ValueError`` for a user's function."""
     if reward.scorer in SCORERS:
         scoring = ScoringSettings(scorer=reward.scorer, form=settings.form)
         try:

@@ -128,10 +128,7 @@ def _unmatched_brackets(side: Sequence[Token]) -> tuple[list[int], list[int]]:
 
 
 def _is_aside(opening: Token, preceding: Token) -> bool:
-    """Whether an unmatched bracket opens a separate text.
-
-    `She has 12 (5 + 7 = 12) apples` has an aside; `2(5 + 7 = …` and `f(5 + 7 = …` are parts of more.
-    """
+    """Whether an unmatched bracket opens a separate text: in `12 (5 + 7 = 12) apples`, not in `2(5 + 7 = …`."""
     if opening.end - opening.start > 1:  # a box
         return True
     if preceding.ends_operand or preceding.kind == "word":
@@ -140,10 +137,7 @@ def _is_aside(opening: Token, preceding: Token) -> bool:
 
 
 def _right(side: Sequence[Token], after: Token, text: str, *, is_strict: bool) -> Side:
-    """The expression that a side begins with; ``after`` is the token after the side.
-
-    ``is_strict``: no word may follow the expression.
-    """
+    """The expression that a side begins with, before the token ``after``; ``is_strict``: no word may follow it."""
     closed, opened = _unmatched_brackets(side)
     # Unmatched brackets that open come after those that close.
     tokens = tuple(side[:(closed or opened or [len(side)])[0]])

@@ -119,11 +119,7 @@ def _kind_and_text(piece: re.Match[str], before: list[Token]) -> tuple[str, str]
         case "named":
             content = written[written.index("{") + 1:-1].strip()
             text = content.casefold().strip(" .,;:")
-            if not text:
-                return None
-            if re.fullmatch(r"\d+(?:\.\d+)?", content):
-                return "number", text
-            return "other" if re.search(r"[\d\\$=]", content) else "word", text
+            return (_kind_of_content(content), text) if text else None
         case "power":
             return "power", written.translate(_SUPERSCRIPT)
         case "factorial":
@@ -136,6 +132,13 @@ def _kind_and_text(piece: re.Match[str], before: list[Token]) -> tuple[str, str]
             return "open", "{"
         case _:
             return kind, written
+
+
+def _kind_of_content(content: str) -> str:
+    r"""The kind of a token for the content of `\text{…}`."""
+    if re.fullmatch(r"\d+(?:\.\d+)?", content):
+        return "number"
+    return "other" if re.search(r"[\d\\$=]", content) else "word"
 
 
 def _is_times(letter: re.Match[str], before: list[Token]) -> bool:
