@@ -83,8 +83,7 @@ class _LearnedTurn(NamedTuple):
     """A turn that is learned, as text."""
 
     read: str
-    """The text before it, since the end of the learned turn before. From the second turn on it begins with that turn's
-    stop token."""
+    """The text since the learned turn before. From the second turn on it begins with that turn's stop token."""
     learned: str
 
 

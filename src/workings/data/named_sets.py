@@ -86,10 +86,7 @@ SHIPPED_SETS = {
 
 
 def make_set(name: str) -> list[Trace]:
-    """The traces of a shipped set, or the traces whose questions are its items.
-
-    Raises `RecordError` if the generated data do not have the set's digest.
-    """
+    """A shipped set's traces, or those of its items. Raises `RecordError` if they do not have the set's digest."""
     recipe = SHIPPED_SETS[name]
     traces, asked = everyday.make_units(recipe.traces, recipe.items, recipe.seed)
     holds_traces = recipe.holds == "traces"

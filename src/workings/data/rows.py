@@ -210,10 +210,7 @@ def question_digests(row: Mapping[str, Any]) -> list[str | None]:
 
 def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemplate,
                data_config: DataConfig) -> RowSet:
-    """Turn traces into checked rows, in the traces' order.
-
-    Raises `RequestError` naming a trace that must not be learned from, and as `kept_rows`.
-    """
+    """Turn traces into checked rows, in order. Raises `RequestError` for an unlearnable trace, and as `kept_rows`."""
     refuse_other_template(template, data_config)
     examples = (_example(trace, data_config) for trace in traces)
     rows = (part for example in encoded(examples, tokenizer, template) for part in _parts(row_of(example), data_config))
@@ -381,10 +378,7 @@ def _refuse_marks(trace: Trace, text: str, reasoning: str) -> None:
 
 
 def _refuse_another_form(trace: Trace, reasoning: str) -> None:
-    """Raise `RequestError` if an earlier turn has another form than the last one.
-
-    Earlier turns are learned as written in the file, and a model that is taught two forms writes either.
-    """
+    """Raise `RequestError` if an earlier turn has another form than the last: a model would learn to write either."""
     earlier_answers = [turn for turn in (*trace.history, *trace.tool_turns) if turn.role == "assistant"]
     for number, turn in enumerate(earlier_answers, start=1):
         # Tool calls have another form, and marked turns are only read.

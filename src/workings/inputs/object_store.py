@@ -36,10 +36,7 @@ def is_stored(name: str) -> bool:
 
 
 def local_name(name: str) -> str:
-    """Copies an object and returns the copy's path; any other name is returned unchanged.
-
-    Raises `RequestError` if the store cannot be reached, or has no such object.
-    """
+    """The path of a copy of an object; a local name as it is. Raises `RequestError` if the object cannot be read."""
     if not is_stored(name):
         return name
     store = open_store(name)

@@ -29,8 +29,7 @@ from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker_pool import NoAnswer, Worker
 
 SHIPPED_VERSIONS = {"form": "1", "length": "1", "overlong": "1", "environment": "1"}
-"""Raised whenever a reward's value changes. The scorers have versions elsewhere; `steps` has that of the
-checker of equations."""
+"""Raised whenever a reward's value changes. Scorers have their own; `steps` has that of the checker of equations."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

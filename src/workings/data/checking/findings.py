@@ -138,10 +138,7 @@ class ReadFile:
 
 
 def read_tolerantly(path: Path, from_json: Callable[[object], Entry]) -> ReadFile:
-    """All entries of a file that ``from_json`` makes of its records; an invalid record becomes a finding.
-
-    Raises `RequestError` if no record can be read.
-    """
+    """All entries of a file; an invalid record becomes a finding. Raises `RequestError` if no record can be read."""
     entries: list[tuple[int, Entry]] = []
     findings: list[DataFinding] = []
     positions: dict[str, int] = {}

@@ -50,10 +50,7 @@ class _Reading:
 
 
 def values(tokens: Sequence[Token]) -> tuple[Fraction, ...]:
-    """All values that the tokens may have, the usual reading first.
-
-    Raises `NotRead` if no reading is an expression, and `DividesByZero` if the usual one divides by zero.
-    """
+    """Values that the tokens may have, the usual reading first. Raises `NotRead`, or `DividesByZero`, without one."""
     if len(tokens) == 1 and tokens[0].kind == "number":
         return (Fraction(tokens[0].text),)
     if not tokens or len(tokens) > MAX_TOKENS or sum(token.kind == "open" for token in tokens) > _MAX_DEPTH:
