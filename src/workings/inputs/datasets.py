@@ -160,7 +160,7 @@ def _form(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def question_of(trace: Trace) -> Item:
-    """A trace's question, with its history, as an item. Raises `RequestError` for tools or an incomparable answer."""
+    """A trace's question, with its history, as an item. Raises `RequestError` if it has tools or no usable answer."""
     if trace.tools or trace.tool_turns or trace.calls:
         raise RequestError(f"trace {trace.id} has tools", "questions without tools, because a tool's output cannot be "
                            "sampled", "other prompts or items")

@@ -23,7 +23,7 @@ _FORMULA_ENDS = re.compile(r"\$\s+\\?\$|\\[)\]]")
 
 
 class _Replacement(NamedTuple):
-    """The tokens that replace those of a text up to the index ``end``."""
+    """The tokens that replace those before the index ``end``."""
 
     tokens: list[Token]
     end: int

@@ -50,7 +50,7 @@ class _Reading:
 
 
 def values(tokens: Sequence[Token]) -> tuple[Fraction, ...]:
-    """Values that the tokens may have, the usual reading first. Raises `NotRead`, or `DividesByZero`, without one."""
+    """All values of the tokens, the usual reading first. Raises `NotRead` without one, `DividesByZero` for `3 / 0`."""
     if len(tokens) == 1 and tokens[0].kind == "number":
         return (Fraction(tokens[0].text),)
     if not tokens or len(tokens) > MAX_TOKENS or sum(token.kind == "open" for token in tokens) > _MAX_DEPTH:
