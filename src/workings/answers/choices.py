@@ -21,8 +21,7 @@ _LETTER_SAID = re.compile(r"[(\[]([A-J])[)\]]|\b(?:option|choice|answer|letter)\
                           r"|\*\*([A-J])\b|(?<![\w'’.])([B-HJ])(?=[.)]|\W*$)", re.IGNORECASE)
 _SEVERAL = re.compile(
     r"(?<![\w'’])[(\[]?([A-J])[)\]]?[^\w()\[\]]{0,3}(?:,\s*(?:and|or)?|\s(?:and|or|&)|/)\s*(?:option "
-    r"|choice )?[(\[]?"
-    r"([A-J])(?![\w'’])")
+    r"|choice )?[(\[]?([A-J])(?![\w'’])")
 _UNDECIDED = re.compile(
     r"\b(?:depends|not necessarily|can(?:not|['’]t) (?:say|be (?:determined|known))|impossible to (?:say|tell|know)"
     r"|unclear|unknown|not (?:known|clear|sure|certain)|neither|both)\b", re.IGNORECASE)

@@ -125,7 +125,6 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _in_digits(words: list[str]) -> list[str]:
-    """The words with numbers in digits."""
     result, index = [], 0
     while index < len(words):
         value, length = read_words(words[index:index + 8]) or (words[index], 1)

@@ -112,19 +112,16 @@ _HEADING = re.compile(
     r"[\s*_#]*(?:step|part|case|phase|option|method|approach|section|question|problem|example|task)\s*[\dA-Z]\b"
     r"|[\s*_]*\d+[.):]\s|[^\d]*:?$", re.IGNORECASE)
 _PHRASE = re.compile(
-    r"(?<![\w'’-])(?:answer|(?:correct|right|best|final) (?:option|choice|result)|antwort|respuesta|resposta"
-    r"|risposta|réponse)"
-    r"[\"'*_]{0,4}(?:\s*\([^()\n]{1,60}\))?[*_]{0,4}(?:\s+(?:to|for|of|in) (?:the|this|your|part"
-    r"|question)\b[^.:\n]{0,60}?)?"
+    r"(?<![\w'’-])(?:answer|(?:correct|right|best|final) (?:option|choice|result)"
+    r"|antwort|respuesta|resposta|risposta|réponse)[\"'*_]{0,4}(?:\s*\([^()\n]{1,60}\))?[*_]{0,4}"
+    r"(?:\s+(?:to|for|of|in) (?:the|this|your|part|question)\b[^.:\n]{0,60}?)?"
     r"[\s*_\"']{0,4}(?:,?\s*(?:then|therefore|thus|hence|here)\s*,?\s*)?"
-    r"(?::|=|(?:is|are|was|would be|should be|must be|will be|ist|est|es|è|é)\b(?:\s+(?:therefore|thus|then"
-    r"|simply|that))*\s*:?)"
-    r"[\s*_:]{0,8}|答案\s*(?:是|为|為|:|：)\s*|(?:^|\n)A:[ \t]*(?=\S)"
-    r"|(?:^|\n)[\s#*_>]{0,8}(?:the )?(?:final )?answer[\s*_:#]{0,6}\n+", re.IGNORECASE)
+    r"(?::|=|(?:is|are|was|would be|should be|must be|will be|ist|est|es|è|é)\b"
+    r"(?:\s+(?:therefore|thus|then|simply|that))*\s*:?)[\s*_:]{0,8}|答案\s*(?:是|为|為|:|：)\s*"
+    r"|(?:^|\n)A:[ \t]*(?=\S)|(?:^|\n)[\s#*_>]{0,8}(?:the )?(?:final )?answer[\s*_:#]{0,6}\n+", re.IGNORECASE)
 _NO_ANSWER = re.compile(
     r"(?:(?:above|below|as follows)(?=\W*$|[.,;:])|followed by|explained|correct|right|helpful|clear|obvious"
-    r"|wrong|incorrect|given|found|shown"
-    r"|reasonable|consistent|verified|confirmed|in (?:the|a))\b", re.IGNORECASE)
+    r"|wrong|incorrect|given|found|shown|reasonable|consistent|verified|confirmed|in (?:the|a))\b", re.IGNORECASE)
 # "The answer is ... C", "The answer is _____."
 _BLANK = re.compile(r"(?:[\s_…]|\.(?!\d))*")
 _GOES_ON = re.compile(

@@ -72,7 +72,6 @@ class Batches:
             accumulation: micro batches summed before one update (A).
             data_config: buckets and packing.
         """
-        # What is ordered: pairs, or single rows.
         self._entries = rows
         self._rows, self._rows_of_entry = (rows.rows, 2) if isinstance(rows, PairRows) else (rows, 1)
         self._seed = seed
@@ -163,10 +162,7 @@ class Batches:
         return _sequences_digest(batch.tokens.shape, _row_digests(batch))
 
     def digest_at(self, position: Position, row_digests: Mapping[str, str]) -> str:
-        """The digest that the batch at a position must have; ``row_digests``: the digest of each row by its id.
-
-        Raises `RecordError` for a position of other data.
-        """
+        """The batch's digest from those of its rows, by id. Raises `RecordError` for a position of other data."""
         return _sequences_digest(self.shape_at(position),
                                  [[row_digests[row_id] for row_id in ids] for ids in self.row_ids(position)])
 

@@ -158,10 +158,7 @@ def refuse_keys_with_text(record: Mapping[str, Any]) -> None:
 
 
 def kept_columns(counts: Mapping[str, int]) -> Iterator[str]:
-    """A sentence for each of the first columns that are kept and not shown to a model, and one for the others.
-
-    ``counts``: columns -> records that have them.
-    """
+    """Sentences about columns that are kept, but shown to no model; ``counts``: columns -> records that have them."""
     names = sorted(counts.keys() - set(OF_IMPORT), key=lambda name: -counts[name])
     for name in names[:_MOST_NAMED]:
         records = f"{counts[name]:,} record{'s' if counts[name] != 1 else ''}"

@@ -83,8 +83,7 @@ class _LearnedTurn(NamedTuple):
     """A turn that is learned, as text."""
 
     read: str
-    """The text before it, since the end of the learned turn before. From the second turn on it begins with that turn's
-    stop token."""
+    """The text since the learned turn before. From the second turn on it begins with that turn's stop token."""
     learned: str
 
 
@@ -176,16 +175,12 @@ def _prove(encoded: Encoded, learned_texts: list[str], template: ChatTemplate) -
         if tokens[-1] != stop or tokens.count(stop) != 1:
             raise _unproved(example, f"the last learned token is {tokenizer.token(tokens[-1])}",
                             f"the stop token {tokenizer.token(stop)}, once, at the end")
-        # A tokenizer may drop a character that it does not know.
+        # A tokenizer may drop a character that it does not know. White space may differ: some decoders add or take a
+        # space at a border.
         for part in parts:
-            if not _holds(text, part):
+            if part not in text and "".join(part.split()) not in "".join(text.split()):
                 raise _unproved(example, f"the learned tokens read {text!r} and do not hold {part!r}",
                                 "a tokenizer that decodes to the original text")
-
-
-def _holds(text: str, part: str) -> bool:
-    """Whether a part is in a decoded text, white space aside: some decoders add or take a space at a border."""
-    return part in text or "".join(part.split()) in "".join(text.split())
 
 
 def _refuse_forged_turns(encoded: Encoded, template: ChatTemplate) -> None:
@@ -202,7 +197,6 @@ def _refuse_forged_turns(encoded: Encoded, template: ChatTemplate) -> None:
 
 
 def _refuse_control_tokens(example: Example, texts: Iterable[str], tokenizer: Tokenizer) -> None:
-    """Raise `RequestError` for control tokens in an example's texts."""
     written = [text for text in texts if text]
     # A vocabulary can hold thousands of control tokens, so most examples give no text here.
     found = [token for token in tokenizer.control_tokens if any(token in text for text in written)] if written else []

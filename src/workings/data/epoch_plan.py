@@ -228,10 +228,7 @@ def bucket_lengths(data_config: DataConfig, lengths: np.ndarray, longest: int, s
 
 
 def bucket_lengths_before_rows(data_config: DataConfig) -> tuple[int, ...]:
-    """The lengths that batches of completions may have before they are sampled, ascending.
-
-    With `data.buckets: auto` they are quarters of the longest row.
-    """
+    """Possible lengths of batches of completions, ascending; `data.buckets: auto` gives quarters of the longest."""
     longest = data_config.max_length
     if data_config.chooses_buckets:
         quarters = {_rounded_up(quarter * longest // 4, MULTIPLE) for quarter in (1, 2, 3)}
@@ -245,7 +242,6 @@ def _ending_with(longest: int, buckets: Sequence[int]) -> tuple[int, ...]:
 
 
 def _rounded_up(value: Number, multiple: int) -> Number:
-    """A whole number, or each number of an array, rounded up to a multiple."""
     return -(-value // multiple) * multiple
 
 

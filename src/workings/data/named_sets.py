@@ -32,40 +32,36 @@ def make_kind(kind: str, n_traces: int, n_items: int, seed: int) -> tuple[list[T
     """
     if kind in KINDS:
         return KINDS[kind](n_traces, n_items, seed)
-    return _make_task(kind, n_traces, n_items, seed)
-
-
-def _make_task(task: str, n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], list[Trace]]:
-    """Generate problems of a task of `reasoning-gym`. Traces have no steps where the task has no worked solution."""
     try:
         import reasoning_gym
         from reasoning_gym.factory import DATASETS
     except ImportError:
-        raise RequestError(f"data make knows {task} only with the library `reasoning-gym`",
+        raise RequestError(f"data make knows {kind} only with the library `reasoning-gym`",
                            "addition, unit_conversion, or one of the tasks of that library",
                            pip_install("tasks")) from None
-    if task not in DATASETS:
-        raise RequestError(f"data make does not know {task}",
+    if kind not in DATASETS:
+        raise RequestError(f"data make does not know {kind}",
                            f"one of addition, unit_conversion, {', '.join(sorted(DATASETS))}", "workings data list")
     count = n_traces + n_items
     if count < 1:
         raise RequestError(f"{n_traces} traces and {n_items} items cannot be made", "at least one of either")
     attempts = _ATTEMPTS_PER_PROBLEM * count
     entries: dict[str, dict[str, Any]] = {}
-    for entry in islice(reasoning_gym.create_dataset(task, size=attempts, seed=seed), attempts):
+    for entry in islice(reasoning_gym.create_dataset(kind, size=attempts, seed=seed), attempts):
         if entry["answer"] is not None:
             entries.setdefault(entry["question"], entry)
         if len(entries) == count:
             break
     if len(entries) < count:
-        raise RequestError(f"{task} gave {len(entries)} different problems with an answer, but {count} were requested",
+        raise RequestError(f"{kind} gave {len(entries)} different problems with an answer, but {count} were requested",
                            "at most that number", "a smaller --n or --items")
-    source = f"reasoning-gym:{task} version {reasoning_gym.__version__} seed {seed}"
+    source = f"reasoning-gym:{kind} version {reasoning_gym.__version__} seed {seed}"
     traces = []
     for number, (question, entry) in enumerate(entries.items()):
+        # Empty if the task has no worked solution.
         steps, _ = split_any(entry["metadata"].get("answer_cot", ""))
-        traces.append(Trace(id=f"{task}-{number:06d}", prompt=question, steps=steps, answer=str(entry["answer"]),
-                            section="core", category=task, source=source, licence="Apache-2.0"))
+        traces.append(Trace(id=f"{kind}-{number:06d}", prompt=question, steps=steps, answer=str(entry["answer"]),
+                            section="core", category=kind, source=source, licence="Apache-2.0"))
     return traces[n_items:], traces[:n_items]
 
 
@@ -90,10 +86,7 @@ SHIPPED_SETS = {
 
 
 def make_set(name: str) -> list[Trace]:
-    """The traces of a shipped set, or the traces whose questions are its items.
-
-    Raises `RecordError` if the generated data do not have the set's digest.
-    """
+    """A shipped set's traces, or those of its items. Raises `RecordError` if they do not have the set's digest."""
     recipe = SHIPPED_SETS[name]
     traces, asked = everyday.make_units(recipe.traces, recipe.items, recipe.seed)
     holds_traces = recipe.holds == "traces"

@@ -69,8 +69,7 @@ def row_id(pair_id: str, side: str) -> str:
 def pair_ids(row_ids: Sequence[str], first: Sequence[str] = SIDES[:1], second: str = SIDES[1]) -> list[str]:
     """The ids of the pairs whose rows have these ids.
 
-    Raises:
-        RecordError: the rows are not a ``first`` and a ``second`` one of each pair, in this order.
+    Raises `RecordError` if the rows are not a ``first`` and a ``second`` one of each pair, in this order.
     """
     ids = []
     for own, other in zip_longest(row_ids[::2], row_ids[1::2], fillvalue=""):
@@ -153,8 +152,7 @@ def read_log_prob_lines(lines: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     sums: dict[str, float] = {}
     for number, line in enumerate(lines, start=1):
         name, log_prob = line.get("id"), line.get("log_prob")
-        if isinstance(log_prob, bool) or not isinstance(log_prob, int | float) or not isinstance(name, str) or (
-                name in sums):
+        if not isinstance(name, str) or name in sums or type(log_prob) not in (int, float):
             raise RecordError(f"line {number} of the reference's log probabilities: an id and a number were expected, "
                               "each id once")
         # Exact: every float32 is a float64, whose shortest text is read back to the bit.

@@ -107,8 +107,7 @@ class RowSummary:
             f"truncated: none; dropped as too long: {self.dropped} ({percent(self.dropped_share)})",
             f"every row begins with the same {self.shared_prefix} tokens",
             f"padding: {percent(self.padding_share)} of all positions; {self.steps_an_epoch} steps per epoch; "
-            f"batches (accumulation x rows x tokens): {shapes}",
-            "lengths in tokens:", *bars])
+            f"batches (accumulation x rows x tokens): {shapes}", "lengths in tokens:", *bars])
 
 
 def turns_of(entry: Entry, row: Row) -> list[Turn]:
@@ -126,10 +125,7 @@ def turns_of(entry: Entry, row: Row) -> list[Turn]:
 
 
 def pieces(row: Row, tokenizer: Tokenizer) -> list[Piece]:
-    """The tokens of a row one by one.
-
-    A token that is only a part of a character has no text; it keeps the vocabulary's own spelling.
-    """
+    """The tokens of a row one by one. A token that is a part of a character is shown as the vocabulary spells it."""
     controls = tokenizer.control_ids
     parts = []
     for token, learned in zip(row.tokens.tolist(), row.loss_mask.tolist(), strict=True):

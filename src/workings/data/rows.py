@@ -105,10 +105,7 @@ class RowSet:
 
     @cached_property
     def shared_prefix(self) -> int:
-        """Number of first positions that all rows have in common and that predict nothing that is learned.
-
-        They hold a chat template's first tokens, or an instruction before every question.
-        """
+        """Number of first positions that all rows share (an instruction, say) and that predict nothing learned."""
         if not self.rows:
             return 0
         # A position predicts the next token, so the last position of a row predicts nothing.
@@ -200,18 +197,12 @@ def prompt_digest(prompt: str) -> str:
 
 
 def learned_questions(rows: Iterable[Mapping[str, Any]]) -> set[str | None]:
-    """`prompt_digest` of every question whose answer the kept rows, or the prompts, of a run's index teach.
-
-    None is in the set if a row does not have a digest.
-    """
+    """Digests of the questions whose answers the kept rows or prompts of an index teach; None for a missing one."""
     return {digest for row in rows if row.get("status", "kept") == "kept" for digest in question_digests(row)}
 
 
 def question_digests(row: Mapping[str, Any]) -> list[str | None]:
-    """Digests of every question whose answer a row of an index teaches, the last question first.
-
-    None stands for a missing or invalid digest.
-    """
+    """Digests of the questions whose answers a row of an index teaches, the last first; None for an invalid one."""
     earlier = row.get("earlier_prompt_digests", [])
     digests = [row.get("prompt_digest"), *(earlier if isinstance(earlier, list) else [None])]
     return [digest if isinstance(digest, str) and digest else None for digest in digests]
@@ -219,10 +210,7 @@ def question_digests(row: Mapping[str, Any]) -> list[str | None]:
 
 def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemplate,
                data_config: DataConfig) -> RowSet:
-    """Turn traces into checked rows, in the traces' order.
-
-    Raises `RequestError` naming a trace that must not be learned from, and as `kept_rows`.
-    """
+    """Turn traces into checked rows, in order. Raises `RequestError` for an unlearnable trace, and as `kept_rows`."""
     refuse_other_template(template, data_config)
     examples = (_example(trace, data_config) for trace in traces)
     rows = (part for example in encoded(examples, tokenizer, template) for part in _parts(row_of(example), data_config))
@@ -290,14 +278,12 @@ def example_id(row_id: str) -> str:
 
 
 def _parts(row: Row, config: DataConfig) -> Iterator[Row]:
-    """The row itself, or the parts of a raw text that is too long and may be split.
-
-    A part begins with the last token of the part before, so that every token but the first is learned.
-    """
+    """The row itself, or the parts of a raw text that is too long and may be split."""
     limit = config.max_length
     if config.over_length != "split" or len(row.tokens) <= limit or not row.is_text:
         yield row
         return
+    # A part begins with the last token of the part before, so that every token but the first is learned.
     for number, start in enumerate(range(0, len(row.tokens) - 1, limit - 1), start=1):
         mask = row.loss_mask[start:start + limit].copy()
         mask[0] = 0
@@ -386,17 +372,13 @@ def _refuse_marks(trace: Trace, text: str, reasoning: str) -> None:
     """Raise `RequestError` if the text of a trace has the marks that `data.reasoning` writes around its steps."""
     # Gemma 4's channel is not searched for: its marks are control tokens, which are refused anyway.
     if mark := _REASONING_MARKS.search(text):
-        raise RequestError(
-            f"trace {trace.id} has {mark.group()} in its text and steps too",
-            f"plain text in steps and answer, around which data.reasoning: {reasoning} writes the marks",
-            "workings data import, which splits completions, or data.reasoning=answer_only")
+        raise RequestError(f"trace {trace.id} has {mark.group()} in its text and steps too",
+                           f"plain text in steps and answer, around which data.reasoning: {reasoning} writes the marks",
+                           "workings data import, which splits completions, or data.reasoning=answer_only")
 
 
 def _refuse_another_form(trace: Trace, reasoning: str) -> None:
-    """Raise `RequestError` if an earlier turn has another form than the last one.
-
-    Earlier turns are learned as written in the file, and a model that is taught two forms writes either.
-    """
+    """Raise `RequestError` if an earlier turn has another form than the last: a model would learn to write either."""
     earlier_answers = [turn for turn in (*trace.history, *trace.tool_turns) if turn.role == "assistant"]
     for number, turn in enumerate(earlier_answers, start=1):
         # Tool calls have another form, and marked turns are only read.

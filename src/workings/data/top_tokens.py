@@ -130,7 +130,6 @@ class TopTokenFiles:
         return {name: TopTokensOfRow(tokens, log_probs) for name, tokens, log_probs in rows}
 
     def _positions(self, numbers: Iterable[int]) -> int:
-        """Learned positions of the batches with these numbers."""
         return sum(self.counts[name] for number in numbers for name in self._row_ids(number))
 
     def _row_ids(self, number: int) -> list[str]:

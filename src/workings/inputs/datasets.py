@@ -160,10 +160,7 @@ def _form(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def question_of(trace: Trace) -> Item:
-    """A trace's question and the turns before it, with its answer as the expected one.
-
-    Raises `RequestError` if it has tools, or its answer cannot be compared.
-    """
+    """A trace's question, with its history, as an item. Raises `RequestError` if it has tools or no usable answer."""
     if trace.tools or trace.tool_turns or trace.calls:
         raise RequestError(f"trace {trace.id} has tools", "questions without tools, because a tool's output cannot be "
                            "sampled", "other prompts or items")
@@ -182,10 +179,7 @@ _KINDS: dict[str, tuple[LineFile[Any], str]] = {
 
 def _examples(loaded: LoadedRecipe, name: str, generated: list[Trace], label: str, digests: dict[str, str],
               kind: str) -> list[Any]:
-    """Reads the examples of a kind: lines in their own form as they are, others converted.
-
-    Raises `RequestError` for a file of another kind, by its first record.
-    """
+    """Reads the examples of a kind, converted if needed. Raises `RequestError` for a file of another kind."""
     if name == ADDITION and kind == "traces":
         digests[label] = bytes_digest(traces_bytes(generated))
         return generated

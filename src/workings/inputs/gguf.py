@@ -105,7 +105,10 @@ def _in_folder(folder: Path) -> GgufSource | None:
 def _in_package(name: str) -> GgufSource:
     packages = _packages(name)
     paths = [Path(str(package.locate_file(file))) for package in packages for file in package.files or ()]
-    files = _whole_file(name, paths) or _pieces(name, paths)
+    whole = tuple(path for path in paths if path.name.lower().endswith(SUFFIX))
+    if len(whole) > 1:
+        raise RequestError(f"{PACKAGE}{name} has {len(whole)} GGUF files", "a package with one", str(whole[0]))
+    files = whole or _pieces(name, paths)
     if not files:
         problem = "ships no GGUF file" if packages else "is not installed"
         raise RequestError(f"{PACKAGE}{name} {problem}", "an installed package that ships a GGUF file",
@@ -123,14 +126,6 @@ def _packages(name: str) -> list[Distribution]:
     by_name = {canonicalize_name(package.name): package
                for package in reversed([*distributions()]) if package.metadata["Name"]}
     return [by_name[key] for key in sorted(by_name, key=lambda key: (len(key), key)) if wanted.fullmatch(key)]
-
-
-def _whole_file(name: str, paths: Sequence[Path]) -> tuple[Path, ...]:
-    """The GGUF file among the files of packages; empty without one."""
-    files = tuple(path for path in paths if path.name.lower().endswith(SUFFIX))
-    if len(files) > 1:
-        raise RequestError(f"{PACKAGE}{name} has {len(files)} GGUF files", "a package with one", str(files[0]))
-    return files
 
 
 def _pieces(name: str, paths: Sequence[Path]) -> tuple[Path, ...]:

@@ -36,10 +36,7 @@ def is_stored(name: str) -> bool:
 
 
 def local_name(name: str) -> str:
-    """Copies an object and returns the copy's path; any other name is returned unchanged.
-
-    Raises `RequestError` if the store cannot be reached, or has no such object.
-    """
+    """The path of a copy of an object; a local name as it is. Raises `RequestError` if the object cannot be read."""
     if not is_stored(name):
         return name
     store = open_store(name)
@@ -146,5 +143,4 @@ def _reading(url: str) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 - each store's client has errors of its own
         # Cut, because clients put whole server responses into it.
         message = " ".join(f"{type(error).__name__}: {error}".split())[:200].removesuffix(":")
-        raise RequestError(f"{url} cannot be read: {message}", "an existing object that you may read",
-                           ADVICE) from None
+        raise RequestError(f"{url} cannot be read: {message}", "an existing object that you may read", ADVICE) from None

@@ -118,10 +118,9 @@ def resolve(loaded: LoadedRecipe, data: RunData | None = None, *, tensors: bool 
     # In this order: a tokenizer may be next to the weights, and the shape of a new model needs its vocabulary.
     weights = find_weights(loaded, tensors=tensors)
     tokenizer = find_tokenizer(loaded, weights, data.examples or data.prompts)
-    return ResolvedRun(
-        loaded=loaded, data=data, weights=weights, tokenizer=tokenizer,
-        template=ChatTemplate.for_config(loaded.recipe.data.template, tokenizer, loaded.recipe.data.reasoning),
-        shape=find_shape(loaded, directory=weights.directory, vocabulary=tokenizer.vocab_size))
+    template = ChatTemplate.for_config(loaded.recipe.data.template, tokenizer, loaded.recipe.data.reasoning)
+    shape = find_shape(loaded, directory=weights.directory, vocabulary=tokenizer.vocab_size)
+    return ResolvedRun(loaded=loaded, data=data, weights=weights, tokenizer=tokenizer, template=template, shape=shape)
 
 
 def local_folder(name: str, bases: Sequence[Path]) -> Path | None:
@@ -330,8 +329,7 @@ def _vocabulary(loaded: LoadedRecipe) -> int:
 
 
 PARENTS_SEARCHED = 3
-"""Number of folders above a run in which a relative path of its recipe is searched, because the run may have been moved
-with its weights."""
+"""Folders above a run in which a relative path is searched: the run may have been moved with its weights."""
 
 
 def recorded_base(run: RunRecord) -> Path:
@@ -355,7 +353,6 @@ def recorded_weights(run: RunRecord, model: FromPretrained, try_next: str, *, ad
     revision, bases = str(run.manifest.model_revision), recorded_bases(run)
     # Do not search a local name on the Hub.
     if is_local(revision) and local_folder(model.id, bases) is None:
-        raise RequestError(
-            f"the weights that {run.path} started from are not in {model.id}",
-            "these weights" + (": the checkpoint holds the adapters only" if adapters else ""), try_next)
+        raise RequestError(f"the weights that {run.path} started from are not in {model.id}",
+                           "these weights" + (": the checkpoint holds the adapters only" if adapters else ""), try_next)
     return locate_weights(model.id, revision, bases, tensors=tensors)

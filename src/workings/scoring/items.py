@@ -26,7 +26,6 @@ from workings.record.canonical import record_line
 
 UNSPECIFIED = "unspecified"
 """Section, category or difficulty of an item that names none."""
-
 _TEXT_FIELDS = ("section", "category", "difficulty", "cluster")
 LARGEST = sys.float_info.max
 """Tolerances are floats; JSON's numbers may be larger."""
@@ -107,8 +106,7 @@ def read_items(path: Path) -> list[Item]:
 
 
 def items_digest(items: Sequence[Item]) -> str:
-    """SHA-256 (hex) over the items in their order."""
-    # The digest of the items as a canonical JSON list.
+    """SHA-256 (hex) of the items in their order, as a canonical JSON list."""
     digest = hashlib.sha256(b"[")
     for index, item in enumerate(items):
         digest.update((b"," if index else b"") + record_line(item.to_json(), f"item {item.id}")[:-1])

@@ -34,10 +34,7 @@ class Judgement:
 
 def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings, *,
           truncated: bool = False) -> Judgement:
-    """Extract, score and describe one completion; ``truncated``: it was cut off by the limit on new tokens.
-
-    Raises what the scorer raises.
-    """
+    """Extract, score and describe one completion, which may be ``truncated``. Raises what the scorer raises."""
     extraction, value = score_answer(item, text, score, settings, truncated=truncated)
     # A scorer from a file may return anything; true and false count as 1 and 0.
     if not isinstance(value, bool) and not is_score(value):

@@ -23,8 +23,7 @@ REFUSED = {
     **dict.fromkeys(("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo",
                      "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"), "no network"),
     **dict.fromkeys(("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty",
-                     "pty.spawn", "os.startfile"), "no other programs"),
-}
+                     "pty.spawn", "os.startfile"), "no other programs")}
 """Audit events that raise ``PermissionError`` -> what a reward function has not."""
 Compute = Callable[[list[CompletionToReward]], object]
 

@@ -29,8 +29,7 @@ from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker_pool import NoAnswer, Worker
 
 SHIPPED_VERSIONS = {"form": "1", "length": "1", "overlong": "1", "environment": "1"}
-"""Raised whenever a reward's value changes. The scorers have versions elsewhere; `steps` has that of the
-checker of equations."""
+"""Raised whenever a reward's value changes. Scorers have their own; `steps` has that of the checker of equations."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,10 +127,7 @@ class RewardSettings:
 
 
 def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: RewardSettings) -> float:
-    """The unweighted value of a reward that comes with this project. Pure: equal arguments give equal values.
-
-    Raises ``ValueError`` for a user's function.
-    """
+    """The unweighted value of a shipped reward, a pure function. Raises ``ValueError`` for a user's function."""
     if reward.scorer in SCORERS:
         scoring = ScoringSettings(scorer=reward.scorer, form=settings.form)
         try:
@@ -199,9 +195,8 @@ class RewardProcess(Worker):
     def score(self, samples: Sequence[CompletionToReward]) -> list[dict[str, float]]:
         """The unweighted value of each reward by name, for each completion in the order given.
 
-        Raises:
-            RewardError: a function raised, took too long, ended its process, or did not return a list with a finite
-                number for each completion. The process is replaced at the next call.
+        Raises `RewardError` if a function raised, took too long, ended its process, or did not return a list with a
+        finite number for each completion. The process is replaced at the next call.
         """
         if not samples:
             return []

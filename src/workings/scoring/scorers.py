@@ -126,10 +126,7 @@ def exact(given: str, item: Item) -> float:
 
 
 def math(given: str, item: Item) -> float:
-    """Compares like `answer`; if that finds no equality, asks math-verify whether two formulas are the same.
-
-    Raises ``TimeoutError`` if that takes too long.
-    """
+    """Compares like `answer`, else asks math-verify about formulas. Raises ``TimeoutError`` if it takes too long."""
     score = answer(given, item)
     if score or not _in_order(given, item):
         return score

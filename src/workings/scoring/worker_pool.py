@@ -43,8 +43,11 @@ class Child:
         self._tag = secrets.token_hex(8)
         self._answers = queue.SimpleQueue[bytes]()
         self._ended_seconds = 0.0
+        # So that it imports this package, even from a source tree.
+        places = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
         # In its own session, so that Ctrl-C in a terminal does not reach it.
-        self.process = subprocess.Popen([sys.executable, "-m", module], env=_environment(), stdin=subprocess.PIPE,
+        self.process = subprocess.Popen([sys.executable, "-m", module], env=environment, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, start_new_session=True)
         # A thread, because reading from a pipe has no time limit, and waiting for a queue has one.
         threading.Thread(target=_forward, args=(self.process.stdout, self._tag.encode(), self._answers),
@@ -220,9 +223,3 @@ def _forward(stream: IO[bytes], tag: bytes, answers: "queue.SimpleQueue[bytes]")
         while (line := stream.readline(MAX_ANSWER_BYTES)).startswith(tag) and line.endswith(b"\n"):
             answers.put(line[len(tag):])
     answers.put(b"?" if line else b"")
-
-
-def _environment() -> dict[str, str]:
-    """The child's environment, so that it imports this package, even from a source tree."""
-    places = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}

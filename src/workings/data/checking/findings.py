@@ -30,8 +30,7 @@ _PROBLEMS = {
     "row": "a row that cannot be trained as the recipe asks",
     "leak": "a question of the evaluation set, whatever its case, white space and punctuation",
     "ngram_leak": "a long passage of a question of the evaluation set",
-    "contained_leak": "a whole question of the evaluation set within a longer text",
-}
+    "contained_leak": "a whole question of the evaluation set within a longer text"}
 _NOTES = {
     "length_bias": "most chosen completions are longer, or most are shorter",
     "cut_off": "a completion that is the beginning of the other",
@@ -42,8 +41,7 @@ _NOTES = {
     "no_steps": "no steps: only usable with data.reasoning: answer_only",
     "answer_not_in_steps": "a number as answer that no step mentions",
     "no_id": "no id: numbered by line, so the ids change with the order of the file",
-    "no_licence": "no licence",
-}
+    "no_licence": "no licence"}
 KINDS = {kind: (kind in _PROBLEMS, description) for kind, description in (_PROBLEMS | _NOTES).items()}
 """Every kind of finding: whether it matters (exit code 1; `--fix` leaves the line out), and its description."""
 ENTIRE_FILE = -1
@@ -140,10 +138,7 @@ class ReadFile:
 
 
 def read_tolerantly(path: Path, from_json: Callable[[object], Entry]) -> ReadFile:
-    """All entries of a file that ``from_json`` makes of its records; an invalid record becomes a finding.
-
-    Raises `RequestError` if no record can be read.
-    """
+    """All entries of a file; an invalid record becomes a finding. Raises `RequestError` if no record can be read."""
     entries: list[tuple[int, Entry]] = []
     findings: list[DataFinding] = []
     positions: dict[str, int] = {}

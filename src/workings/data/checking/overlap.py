@@ -137,26 +137,22 @@ def _are_near(one: list[str], other: list[str], alike: float, text_numbers: Sequ
         return True
     if text_numbers:
         return _says_little_more(one, other)
-    return alike >= SIMILARITY_WITHIN and _asks_the_same(one, other)
-
-
-def _asks_the_same(one: list[str], other: list[str]) -> bool:
-    """Whether one text has all words of the other, and denies nothing more."""
+    if alike < SIMILARITY_WITHIN:
+        return False
+    # One text has all words of the other, and denies nothing more.
     smaller, larger = sorted((set(one), set(other)), key=len)
     return smaller <= larger and not (larger - smaller) & _DENIALS
 
 
 def _says_little_more(one: list[str], other: list[str]) -> bool:
-    """Whether one text is the other after an introduction, with a few more words but no amount.
-
-    Both must begin and end alike after the introduction: text after a question asks for something else.
-    """
+    """Whether one text is the other after an introduction, with a few more words but no amount."""
     shorter, longer = sorted((one, other), key=len)
     if len(shorter) < SHORTEST_QUESTION:
         return False
     most_added = max(1, len(shorter) // WORDS_FOR_ONE_MORE)
     for added in range(most_added + 1):
         part = longer[-len(shorter) - added:]
+        # Both must begin and end alike: text after a question asks for something else.
         if part[0] == shorter[0] and part[-1] == shorter[-1] and _holds_in_order(part, shorter):
             extra = (Counter(part) - Counter(shorter)).keys()
             return not extra & (_DENIALS | _AMOUNTS) and all(word.isalpha() for word in extra)
@@ -209,7 +205,6 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Mapping[str, str
 
 
 def _passages(text: list[str]) -> Iterator[tuple[str, ...]]:
-    """All passages of `NGRAM` words."""
     return (tuple(text[start:start + NGRAM]) for start in range(len(text) - NGRAM + 1))
 
 

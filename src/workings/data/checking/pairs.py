@@ -21,10 +21,7 @@ Positioned = Sequence[tuple[int, PreferencePair]]
 
 
 def holds_pairs(path: Path) -> bool:
-    """Whether a file holds preference pairs and not traces: its first line says so.
-
-    Raises `RequestError` if it cannot be read, or holds verdicts, which are not checked.
-    """
+    """Whether a file's first line is a preference pair. Raises `RequestError` for unreadable files and verdicts."""
     first = next(open_file(path).records(), None)
     if not isinstance(first, SourceRecord) or not isinstance(first.value, dict):
         return False

@@ -60,8 +60,7 @@ def find_equations(text: str) -> list[Equation]:
     # Most lines of most texts have none, and this test is cheap.
     if not re.search(r"[=≈]|\\approx|\\simeq|\d\W*\b(?:is|equals|makes|gives)\b", text):
         return []
-    # Calculator annotations (`48/2 = <<48/2=24>>24`) are separate texts. Spaces of the same length replace them, so
-    # that positions stay.
+    # Calculator annotations (`48/2 = <<48/2=24>>24`) are separate texts; as many spaces take their place.
     around = _STOP_BEFORE_SENTENCE.sub(";", _ANNOTATION.sub(lambda match: " " * len(match.group()), text))
     outer = list(_equations_in(around, text))
     inner = [replace(equation, start=equation.start + match.start(1), end=equation.end + match.start(1))
@@ -181,8 +180,7 @@ def _slack(side: Side, value: Fraction, is_about: bool, *, is_right: bool = Fals
         last_place, written = _last_place(side.number.text), Fraction(side.number.text)
         if last_place < 1 or is_about or side.cut_off:
             # A percent sign or `cents` scales the printed number.
-            scale = abs(value / written) if written else 1
-            slack += last_place * scale
+            slack += last_place * (abs(value / written) if written else 1)
         if last_place <= Fraction(1, 10 ** _DECIMALS_OF_A_FLOAT):
             slack += abs(value) * Fraction(1, 10 ** (_DECIMALS_OF_A_FLOAT - 1))
         return slack
@@ -260,14 +258,12 @@ def _is_claimed(pair: Pair, text: str) -> bool:
 
 def _before(pair: Pair, text: str) -> str:
     """The sentence up to an equation."""
-    text_before = text[max(pair.left.start - _CONTEXT, 0):pair.left.start]
-    return re.split(r"\n|[.!?]\s|;\s", text_before)[-1]
+    return re.split(r"\n|[.!?]\s|;\s", text[max(pair.left.start - _CONTEXT, 0):pair.left.start])[-1]
 
 
 def _after(pair: Pair, text: str) -> str:
     """The rest of an equation's sentence, and the beginning of the next one."""
-    text_after = text[pair.right.end:pair.right.end + _CONTEXT]
-    rest, *following = re.split(r"(?<=[.!?])\s|\n", text_after, maxsplit=2)
+    rest, *following = re.split(r"(?<=[.!?])\s|\n", text[pair.right.end:pair.right.end + _CONTEXT], maxsplit=2)
     return f"{rest} {following[0][:40]}" if following else rest
 
 

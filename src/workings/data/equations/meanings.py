@@ -23,11 +23,10 @@ _FORMULA_ENDS = re.compile(r"\$\s+\\?\$|\\[)\]]")
 
 
 class _Replacement(NamedTuple):
-    """The tokens that replace some tokens of a text."""
+    """The tokens that replace those before the index ``end``."""
 
     tokens: list[Token]
     end: int
-    """Index of the first token that is not replaced."""
 
 
 def mark(tokens: Sequence[Token], text: str) -> list[Token]:
@@ -112,9 +111,8 @@ def _operation(tokens: Sequence[Token], start: int, marked: list[Token]) -> _Rep
             continue
         kind, sign = words.PHRASES[phrase]
         following = tokens[end].kind if end < len(tokens) else "break"
-        is_single_word = end == start + 1
         # A single word may also be one of prose.
-        if is_single_word and not _is_between_operands(kind, sign, marked, following):
+        if end == start + 1 and not _is_between_operands(kind, sign, marked, following):
             return None
         return _Replacement([Token(kind, sign, tokens[start].start, tokens[end - 1].end)], end)
     return None
@@ -136,13 +134,17 @@ def _unit(tokens: Sequence[Token], start: int, text: str) -> _Replacement | None
         word_end = _unit_word_end(tokens, end, text)
         if word_end == end:
             break
-        end = _power_end(tokens, word_end)
+        end = word_end
+        # The power: `²`, or `^2`.
+        if end < len(tokens) and tokens[end].kind == "power":
+            end += 1
+        elif [token.text for token in tokens[end:end + 2]] in (["^", "2"], ["^", "3"]):
+            end += 2
     if end == start or end == len(tokens):
         return None
     following = tokens[end]
     goes_on = (following.kind in ("equals", "about", "relation", "close")
-               or (following.kind == "op" and following.text != "%")
-               or _aside_end(tokens, end) is not None)
+               or (following.kind == "op" and following.text != "%") or _aside_end(tokens, end) is not None)
     unit = " ".join(token.text for token in tokens[start:end])
     return _Replacement([Token("unit", unit, tokens[start].start, tokens[end - 1].end)], end) if goes_on else None
 
@@ -157,11 +159,3 @@ def _unit_word_end(tokens: Sequence[Token], start: int, text: str) -> int:
     # A single letter is a variable, unless it is a TeX command.
     may_be_unit = token.text not in words.NO_UNITS and (len(token.text) > 1 or text[token.start] == "\\")
     return start + 1 if token.kind == "word" and may_be_unit else start
-
-
-def _power_end(tokens: Sequence[Token], start: int) -> int:
-    """Index after the power of a unit (`²`, `^2`); ``start`` itself without one."""
-    if start < len(tokens) and tokens[start].kind == "power":
-        return start + 1
-    has_exponent = start + 1 < len(tokens) and tokens[start].text == "^" and tokens[start + 1].text in ("2", "3")
-    return start + 2 if has_exponent else start

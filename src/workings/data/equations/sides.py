@@ -128,12 +128,8 @@ def _unmatched_brackets(side: Sequence[Token]) -> tuple[list[int], list[int]]:
 
 
 def _is_aside(opening: Token, preceding: Token) -> bool:
-    """Whether an unmatched bracket opens a separate text.
-
-    `She has 12 (5 + 7 = 12) apples` has an aside; `2(5 + 7 = …` and `f(5 + 7 = …` are parts of more.
-    """
-    is_box = opening.end - opening.start > 1
-    if is_box:
+    """Whether an unmatched bracket opens a separate text: in `12 (5 + 7 = 12) apples`, not in `2(5 + 7 = …`."""
+    if opening.end - opening.start > 1:  # a box
         return True
     if preceding.ends_operand or preceding.kind == "word":
         return preceding.end < opening.start
@@ -141,18 +137,14 @@ def _is_aside(opening: Token, preceding: Token) -> bool:
 
 
 def _right(side: Sequence[Token], after: Token, text: str, *, is_strict: bool) -> Side:
-    """The expression that a side begins with; ``after`` is the token after the side.
-
-    ``is_strict``: no word may follow the expression.
-    """
+    """The expression that a side begins with, before the token ``after``; ``is_strict``: no word may follow it."""
     closed, opened = _unmatched_brackets(side)
     # Unmatched brackets that open come after those that close.
     tokens = tuple(side[:(closed or opened or [len(side)])[0]])
     if not tokens:
         return Side()
     first, last = tokens[0], tokens[-1]
-    opens_bracket = bool(opened and not closed)
-    if opens_bracket:
+    if opened and not closed:
         # `= 12 (so 5 more)` has an aside, because there is a space.
         is_whole = last.end < side[opened[0]].start
         is_cut_off = False

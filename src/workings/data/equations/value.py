@@ -18,8 +18,7 @@ MAX_BITS = 4_000
 # An open bracket takes eight frames of Python's stack, and a sign one. As many stay far below the stack's limit.
 _MAX_DEPTH = 40
 _MAX_EXPONENT = 64
-# 100! has 525 bits.
-_MAX_FACTORIAL = 100
+_MAX_FACTORIAL = 100  # 100! has 525 bits
 _MULTIPLIED_WITHOUT_SIGN = frozenset({"open", "frac", "fraction", "sqrt", "binom"})
 _END = Token("end", "", 0, 0)
 # How strongly operations bind.
@@ -51,11 +50,7 @@ class _Reading:
 
 
 def values(tokens: Sequence[Token]) -> tuple[Fraction, ...]:
-    """All values that the tokens may have, the usual reading first.
-
-    Raises:
-        NotRead: no reading is an expression; `DividesByZero` where the usual one divides by zero.
-    """
+    """All values of the tokens, the usual reading first. Raises `NotRead` without one, `DividesByZero` for `3 / 0`."""
     if len(tokens) == 1 and tokens[0].kind == "number":
         return (Fraction(tokens[0].text),)
     if not tokens or len(tokens) > MAX_TOKENS or sum(token.kind == "open" for token in tokens) > _MAX_DEPTH:
@@ -215,7 +210,10 @@ class _Expression:
             case "sqrt":
                 return _root(self._group())
             case "binom":
-                return _binomial(self._group(), self._group())
+                top, bottom = self._group(), self._group()
+                if top.denominator != 1 or bottom.denominator != 1 or not 0 <= bottom <= top <= _MAX_FACTORIAL:
+                    raise NotRead
+                return Fraction(comb(int(top), int(bottom)))
         raise NotRead
 
     def _group(self) -> Fraction:
@@ -247,12 +245,6 @@ def _raise(base: Fraction, exponent: Fraction) -> Fraction:
     if bits * abs(exponent) > MAX_BITS:
         raise NotRead
     return base ** int(exponent)
-
-
-def _binomial(top: Fraction, bottom: Fraction) -> Fraction:
-    if top.denominator != 1 or bottom.denominator != 1 or not 0 <= bottom <= top <= _MAX_FACTORIAL:
-        raise NotRead
-    return Fraction(comb(int(top), int(bottom)))
 
 
 def _root(value: Fraction) -> Fraction:

@@ -24,8 +24,7 @@ UNITS = {
     "How many minutes are {} hours?": (60, "minutes"), "How many eggs are in {} dozen?": (12, "eggs"),
     "How many months are {} years?": (12, "months"), "How many legs do {} spiders have?": (8, "legs"),
     "How many feet are {} yards?": (3, "feet"), "How many legs do {} dogs have?": (4, "legs"),
-    "How many legs do {} ants have?": (6, "legs"), "How many fingers are on {} hands?": (5, "fingers"),
-}
+    "How many legs do {} ants have?": (6, "legs"), "How many fingers are on {} hands?": (5, "fingers")}
 """Question -> factor and unit."""
 _NUMBERS = [number for number in range(11, 100) if number % 10]
 

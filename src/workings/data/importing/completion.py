@@ -57,8 +57,7 @@ def lines_of(text: str) -> tuple[str, ...]:
 def split_tagged(text: str) -> StepsAndAnswer:
     """Steps and answer of `<think>…</think>…`, `<reasoning>…</reasoning><answer>…</answer>` and mixtures of them.
 
-    Raises:
-        ValueError: a tag is missing, open or repeated, or text would be lost.
+    Raises `ValueError` if a tag is missing, open or repeated, or text would be lost.
     """
     tags = _TAGS.findall(text)
     for name in ("think", "reasoning", "answer"):

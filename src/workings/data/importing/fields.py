@@ -299,10 +299,7 @@ class Exchange:
 
 
 def exchange(conversation: Sequence[SourceTurn]) -> Exchange:
-    """The last turn of the assistant that may be learned, with all before it.
-
-    The conversation must alternate and end with the assistant.
-    """
+    """The assistant's last learnable turn and all before it. Turns must alternate, and the last be the assistant's."""
     kinds = [turn.kind for turn in conversation]
     if not conversation or kinds[-1] not in ("assistant", "call"):
         raise ValueError("the last turn is not the assistant's, so there is nothing to learn")

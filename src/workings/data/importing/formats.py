@@ -211,7 +211,6 @@ def ultrafeedback(record: Record) -> Parts:
 
 
 def _score(record: Record, key: str) -> float:
-    """A required score. Raises `ValueError`."""
     value = fields.there(record, key)
     # A bool is no score. The bounds also exclude numbers that are not finite.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1e9 < value < 1e9:

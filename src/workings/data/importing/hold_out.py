@@ -27,10 +27,8 @@ above what `data check` reports: a trace too few costs little, and a question le
 def split(read: Path, out: Path, n: int, seed: int) -> dict[str, Any]:
     """Split the traces of one file into items and the traces of another. Returns the keys of `held_out` in `--json`.
 
-    `left_out` counts the traces that repeat a held-out question or are like it.
-
-    Raises:
-        RequestError: fewer questions than requested, or no trace would be left.
+    `left_out` counts the traces that repeat a held-out question or are like it. Raises `RequestError` if there are
+    fewer questions than requested, or no trace would be left.
     """
     traces = read_traces(read)
     held = _chosen(traces, n, seed)
@@ -61,8 +59,7 @@ def _chosen(traces: Sequence[Trace], n: int, seed: int) -> set[int]:
     for index, trace in enumerate(traces):
         indices_by_question.setdefault(_digest(*overlap.question_key(trace)), []).append(index)
     questions = {indices[0]: question for question, indices in indices_by_question.items()
-                 if _is_single_question(traces[indices[0]])
-                 and len({traces[index].answer for index in indices}) == 1}
+                 if _is_single_question(traces[indices[0]]) and len({traces[index].answer for index in indices}) == 1}
     if len(questions) < n:
         raise RequestError(f"--hold-out {n} is too many",
                            f"at most {len(questions)}: this number of the {len(traces)} traces have a unique question, "

@@ -214,10 +214,7 @@ def _bounded_lines(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
 
 
 def _array(path: Path) -> Records:
-    """The elements of a JSON array, which is read whole.
-
-    Raises `RequestError` for a broken element, even with `--on-error skip`: it is unclear where the next one begins.
-    """
+    """The elements of a JSON array, read whole. Raises `RequestError` for a broken one, even with `--on-error skip`."""
     size = path.stat().st_size
     as_lines = f"jq -c '.[]' {shlex.quote(str(path))} > lines.jsonl"
     if size > MAX_ARRAY_BYTES:
