@@ -76,8 +76,7 @@ def predictions(run: Unit) -> Found:
 @check("replay.coverage")
 def coverage(unit: Unit) -> Found:
     """Number of recomputed steps and answers, against all of them if the whole run was requested."""
-    facts = _replay_of(unit)
-    selection = facts.get("coverage")
+    selection = _replay_of(unit).get("coverage")
     if selection is None:
         yield not_checked("the recomputed parts were not chosen by a seed", blocking=False)
         return None
