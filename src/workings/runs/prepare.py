@@ -54,8 +54,7 @@ class TrainSetup(ResolvedRun):
     @property
     def questions(self) -> list[Item]:
         """Items whose answers are logged at each evaluation during training."""
-        items = self.data.items
-        return items[:self.recipe.evaluation.samples] if items else []
+        return self.data.items[:self.recipe.evaluation.samples]
 
     @property
     def watched_items(self) -> list[Item]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.replay.comparison import replay_sentence, wrong_steps
-from workings.evidence.replay.step_selection import misses_nothing, sentences
+from workings.evidence.replay.step_selection import sentences
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import Found, check, not_checked
 from workings.evidence.verify.result import NotChecked
