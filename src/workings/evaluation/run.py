@@ -83,8 +83,7 @@ def session_facts(session: "ModelSession", facts: Mapping[str, Any] | None) -> d
         "template": {"name": template.name, "digest": bytes_digest(template.source.encode())},
         "tokenizer": {"digest": session.tokenizer.digest},
         "engine": {"name": engine.name, "platform": device.platform, "device": device.kind, "devices": device.count},
-        "model": dict(facts) if facts else {"absent": "not described by the caller"},
-    }
+        "model": dict(facts) if facts else {"absent": "not described by the caller"}}
 
 
 def items_at_a_time(settings: EvaluationSettings, tokens: int = 0) -> int:
