@@ -82,11 +82,12 @@ def implied_rewards(unit: Unit) -> Found:
     reference_log_probs = _log_probs(unit) if unit.metrics else {}
     for step in _steps(unit):
         is_first = step.name == FIRST and unit.in_float32_on_cpu
-        # The first loss of a model that is the reference itself: a sigmoid of 0, or 0 from IPO's margin.
-        first_loss = math.log(2) if algorithm.loss == "sigmoid" else 1 / (4 * algorithm.beta ** 2)
-        scale = 1 + _scale(step.numbers) * max(1, 1 / algorithm.beta)
-        if is_first and not abs(step.numbers["loss"] - first_loss) <= FIRST_STEP_TOLERANCE * scale:
-            yield f"{FIRST}: loss {step.numbers['loss']:g}, by this algorithm it begins at {first_loss:g}"
+        if is_first:
+            # The model is the reference itself: the loss is that of a sigmoid of 0, or of 0 in place of IPO's margin.
+            loss = math.log(2) if algorithm.loss == "sigmoid" else 1 / (4 * algorithm.beta ** 2)
+            scale = 1 + _scale(step.numbers) * max(1, 1 / algorithm.beta)
+            if not abs(step.numbers["loss"] - loss) <= FIRST_STEP_TOLERANCE * scale:
+                yield f"{FIRST}: loss {step.numbers['loss']:g}, by this algorithm it begins at {loss:g}"
         for side, names in (("chosen", step.chosen), ("rejected", step.rejected)):
             # reward = beta (log p - reference), so the reference follows from the log: log p - reward / beta.
             mean = math.fsum(reference_log_probs[name] for name in names) / len(names)
