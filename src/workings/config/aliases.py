@@ -46,7 +46,9 @@ def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> tuple[
                                        "keys with a counterpart here", row["instead"]))
             continue
         sets = row.get("sets", {})
-        translated = _translated(value, row.get("values", {}))
+        # Keys of a JSON table are texts, so the table has `true`, `false` and numbers as JSON writes them.
+        written = value if isinstance(value, str) else json.dumps(value, default=str)
+        translated = row.get("values", {}).get(written, value)
         # `use_peft: false` is `method.name: full`, and implies no adapters.
         if translated != "full":
             implied |= sets
@@ -71,14 +73,6 @@ def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> tuple[
 
 def _source(row: dict[str, Any]) -> str:
     return f"`{row['alias']}` ({', '.join(row['from'])})"
-
-
-def _translated(value: Any, translations: dict[str, Any]) -> Any:
-    """The value of a recipe for another trainer's value; the value itself if it is not in the table."""
-    if isinstance(value, list | dict):
-        return value
-    # Keys of a JSON table are texts, so the table has `true`, `false` and numbers as JSON writes them.
-    return translations.get(value if isinstance(value, str) else json.dumps(value), value)
 
 
 def _set(values: dict[str, Any], dotted: str, value: Any, source: str, origin: str) -> None:

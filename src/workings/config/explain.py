@@ -125,7 +125,6 @@ def _choosing_key(error: ErrorDetails, location: tuple[str, ...]) -> tuple[str, 
 
 
 def _expected(error: ErrorDetails, location: tuple[str, ...]) -> str:
-    """The expected value."""
     if error["type"] == "literal_error":
         return f"one of {', '.join(_choices(error))}"
     if error["type"] in ("model_type", "dict_type"):
@@ -180,7 +179,6 @@ def _location(error: ErrorDetails) -> tuple[str, ...]:
 
 
 def _did_you_mean(location: tuple[str, ...]) -> str:
-    """What to type instead of an unknown key."""
     *parents, last = location
     siblings = _keys_at(parents)
     if last in siblings:
@@ -208,7 +206,6 @@ def _near_key(location: Sequence[str]) -> str:
 
 
 def _keys_at(location: Sequence[str]) -> set[str]:
-    """All keys that the sections at a place have."""
     return {name for section in section_at(location) for name in section.model_fields}
 
 

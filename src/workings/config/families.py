@@ -7,7 +7,7 @@ are known by the names of their entry points; nothing is imported.
 import json
 from collections.abc import Mapping
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
@@ -40,10 +40,7 @@ def _check(name: object) -> object:
     return name
 
 
-def _list_known(schema: dict[str, Any]) -> None:
-    schema["enum"] = list(known_families())
-
-
 KNOWN_FAMILY = BeforeValidator(_check)
-FamilyName = Annotated[str, KNOWN_FAMILY, Field(json_schema_extra=_list_known)]
+FamilyName = Annotated[str, KNOWN_FAMILY, Field(
+    json_schema_extra=lambda schema: schema.update(enum=list(known_families())))]
 """Type of a recipe's key whose value names a model family."""

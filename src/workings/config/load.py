@@ -113,7 +113,10 @@ def parse_recipe(text: str, origin: str, base: Path, overrides: Sequence[str] = 
     renamed, without_counterpart = rename(values, frozenset(Recipe.model_fields), origin)
     for override in overrides:
         apply_override(values, override)
-    _drop_other_length(values, overrides)
+    # Overridden steps replace the file's epochs, and overridden epochs its steps.
+    given = {"training.steps", "training.epochs"} & {override.partition("=")[0] for override in overrides}
+    if len(given) == 1 and isinstance(values.get("training"), dict):
+        values["training"].pop("steps" if "training.epochs" in given else "epochs", None)
     # All errors are reported at once.
     try:
         recipe = check_recipe(values, partial(_key_source, text, origin, overrides), as_written=True)
@@ -177,14 +180,6 @@ def _find(name: str) -> tuple[str, str, Path]:
     raise RequestError(f"there is no file {path.absolute()}" if is_file else f"there is no recipe {name!r}",
                        "a YAML file, or a shipped recipe" + (f": {', '.join(near)}" if near else ""),
                        f"workings recipes show {near[0]}" if near else "workings recipes list")
-
-
-def _drop_other_length(values: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Removes the file's steps if an override sets epochs, and its epochs if one sets steps."""
-    given = {"training.steps", "training.epochs"} & {override.partition("=")[0] for override in overrides}
-    training = values.get("training")
-    if len(given) == 1 and isinstance(training, dict):
-        training.pop("steps" if "training.epochs" in given else "epochs", None)
 
 
 def recipe_schema() -> dict[str, Any]:

@@ -43,7 +43,6 @@ else:
 MADE_BY_ENVIRONMENT = "environment"
 """Value of `data.traces` where the environment makes the tasks."""
 IMITATION = algorithms()[0](name="sft")
-
 DEFAULT_ENGINE = "jax"
 """Engine of a recipe that names none, and the first that `engine: auto` takes: it runs on every kind of device."""
 

@@ -88,8 +88,7 @@ def prediction_line(answered: UnscoredCompletion, judgement: Judgement, form: st
         "reasoning_chars": judgement.reasoning_chars, "steps_checked": judgement.steps_checked,
         "steps_valid": judgement.steps_valid,
         "finish_reason": answered.finish_reason or {"absent": "not recorded where the completion comes from"},
-        "completion_tokens": answered.tokens if answered.tokens >= 0 else {"absent": "not counted"},
-    }
+        "completion_tokens": answered.tokens if answered.tokens >= 0 else {"absent": "not counted"}}
     if answered.seed >= 0:
         record["seed"] = answered.seed
     if answered.too_long:
@@ -196,8 +195,7 @@ def summarize(predictions: Iterable[list[dict[str, Any]]], aggregate: str, probl
         "behaviour": {name: _behaviour(name, results) for name in (*_RATES, *_LENGTHS)},
         "rules": dict(sorted(rules.items())),
         "errors": {kind: {"count": len(ids), "first": ids[:_SHOWN_IDS]} for kind, ids in sorted(errors.items())},
-        "problems": problems,
-    }
+        "problems": problems}
 
 
 def _behaviour(measure: str, results: Iterable[ItemResult]) -> dict[str, Any]:

@@ -83,8 +83,7 @@ def session_facts(session: "ModelSession", facts: Mapping[str, Any] | None) -> d
         "template": {"name": template.name, "digest": bytes_digest(template.source.encode())},
         "tokenizer": {"digest": session.tokenizer.digest},
         "engine": {"name": engine.name, "platform": device.platform, "device": device.kind, "devices": device.count},
-        "model": dict(facts) if facts else {"absent": "not described by the caller"},
-    }
+        "model": dict(facts) if facts else {"absent": "not described by the caller"}}
 
 
 def items_at_a_time(settings: EvaluationSettings, tokens: int = 0) -> int:
@@ -182,18 +181,11 @@ def unit_config(items: Sequence[Item], settings: EvaluationSettings, *, source: 
     if not items:
         raise RequestError("there are no items", "at least one item")
     return {
-        "schema": "eval_config/1",
-        "items": {"count": len(items), "digest": items_digest(items)},
-        "scorer": recorded_scorer(settings.scorer),
-        "extraction": settings.extraction(),
-        "steps": settings.steps(),
-        "form": settings.form,
-        "aggregate": settings.aggregate,
-        "limits": settings.limits(),
-        "source": source,
+        "schema": "eval_config/1", "items": {"count": len(items), "digest": items_digest(items)},
+        "scorer": recorded_scorer(settings.scorer), "extraction": settings.extraction(), "steps": settings.steps(),
+        "form": settings.form, "aggregate": settings.aggregate, "limits": settings.limits(), "source": source,
         "made_from": made_from if made_from is not None else {"absent": "not made from a sealed run"},
-        "software": {"workings": version("workings")},
-    }
+        "software": {"workings": version("workings")}}
 
 
 def _check_samples(aggregate: str, samples: int) -> None:

@@ -30,7 +30,10 @@ def run_readme(manifest: RunManifest, files: RunFiles) -> str:
     over_plan = excess_sentence(*memory)
     exceeded = f"\n- Over plan: {over_plan}." if over_plan else ""
     dropped = sum(row.get("status") == "dropped" for row in rows)
-    kind = _converted(manifest) + manifest.architecture
+    origin = manifest.facts.get(CONVERTED_FROM)
+    converted = origin.get("what") if isinstance(origin, dict) else None
+    # Such as `Q4_1 of NAME, dequantized to bf16`, for weights of a GGUF file.
+    kind = f"{converted}; {manifest.architecture}" if isinstance(converted, str) else manifest.architecture
     return f"""# Run {manifest.name}
 
 Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_steps} of {manifest.planned_steps} steps.
@@ -62,12 +65,6 @@ def _learned(metrics: Sequence[Mapping[str, Any]]) -> str:
     if not metrics:
         return "no step was completed"
     return f"loss {metrics[0]['loss']:.4f} at the first step, {metrics[-1]['loss']:.4f} at the last"
-
-
-def _converted(manifest: RunManifest) -> str:
-    """What weights of a GGUF file are, such as ``Q4_1 of NAME, dequantized to bf16; ``; empty for other weights."""
-    origin = manifest.facts.get(CONVERTED_FROM)
-    return f"{origin['what']}; " if isinstance(origin, dict) and isinstance(origin.get("what"), str) else ""
 
 
 def command_again(asked: Mapping[str, Any], manifest: RunManifest) -> str:

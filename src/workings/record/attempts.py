@@ -24,7 +24,14 @@ def append(parent: Path, facts: dict[str, Any]) -> str:
 
     ``facts``: `run` (name), `recipe`, `config_digest`, `resume` and everything else that tells attempts apart.
     """
-    row = {"started_at": now(), **facts, AFTER: _last_digest(parent)}
+    after: str | dict[str, str] = absent("the first line").model_dump()
+    try:
+        before = read(parent)
+        if before:
+            after = line_digest(before[-1])
+    except RecordError:
+        after = absent("the lines before cannot be read").model_dump()
+    row = {"started_at": now(), **facts, AFTER: after}
     jsonl.append(parent / ATTEMPTS, row)
     return line_digest(row)
 
@@ -32,14 +39,6 @@ def append(parent: Path, facts: dict[str, Any]) -> str:
 def line_digest(row: dict[str, Any]) -> str:
     """SHA-256, as hex, of a line in canonical form, its newline included."""
     return bytes_digest(line(row))
-
-
-def _last_digest(parent: Path) -> str | dict[str, str]:
-    try:
-        before = read(parent)
-    except RecordError:
-        return absent("the lines before cannot be read").model_dump()
-    return line_digest(before[-1]) if before else absent("the first line").model_dump()
 
 
 def read(parent: Path) -> list[dict[str, Any]]:

@@ -51,8 +51,7 @@ def collect() -> dict[str, Any]:
         "byte_order": sys.byteorder,
         "packages": {name: version for name in PACKAGES if (version := installed_version(name))},
         "launcher": launcher(),
-        "variables": {name: without_home(redact(os.environ[name])) for name in VARIABLES if name in os.environ},
-    }
+        "variables": {name: without_home(redact(os.environ[name])) for name in VARIABLES if name in os.environ}}
 
 
 def launcher() -> dict[str, Any]:

@@ -73,7 +73,6 @@ def is_held(path: Path) -> bool:
 
 
 def _lock_path(path: Path) -> Path:
-    """File or folder that is locked for a folder."""
     # Next to the folder and not in it, because a sealed folder may hold no further file.
     return path if FOLDERS else path.with_name(f".{path.name}.lock")
 

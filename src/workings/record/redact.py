@@ -60,7 +60,6 @@ def _in_packed_numbers(text: str, match: re.Match[str]) -> bool:
 
 
 def _possible(text: str) -> list[re.Pattern[str]]:
-    """The patterns that may match a text."""
     return [pattern for hints, pattern in _SECRETS if any(hint in text for hint in hints)]
 
 

@@ -68,7 +68,6 @@ def visible(text: str) -> str:
 
 
 def _prompts(run: Path, prompt_ids: Collection[str]) -> dict[str, Prompt]:
-    """Prompts by id, without missing ones."""
     prompts: dict[str, Prompt] = {}
     if not os.path.lexists(run / PROMPTS):
         raise RecordError(f"{PROMPTS} is missing, and only it has the prompts")

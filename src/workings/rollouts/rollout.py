@@ -159,20 +159,18 @@ def rollout_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
     """Metrics over all sampled groups; the first reward of ``names`` decides correctness: right from 1, wrong to 0."""
     samples = [sample for _, sample in rollout.all_samples]
     lengths = [len(sample.completion.tokens) - sum(turn.observed for turn in sample.turns) for sample in samples]
-    return {
+    metrics = {
         **(_reward_metrics(rollout, names) if names else _teacher_metrics(rollout)),
         "completions": float(len(samples)),
         "completion_tokens": fmean(lengths), "completion_tokens_least": float(min(lengths)),
         "completion_tokens_most": float(max(lengths)),
         "truncated": fmean([float(sample.truncated) for sample in samples]),
-        "empty": fmean([float(length == 0) for length in lengths]),
-        **(_episode_metrics(samples) if samples[0].turns else {})}
-
-
-def _episode_metrics(samples: Sequence[Sample]) -> dict[str, float]:
-    turns = [len(sample.turns) for sample in samples]
-    return {"turns": fmean(turns), "turns_most": float(max(turns)),
-            "observed_tokens": fmean([sum(turn.observed for turn in sample.turns) for sample in samples])}
+        "empty": fmean([float(length == 0) for length in lengths])}
+    if samples[0].turns:
+        turns = [len(sample.turns) for sample in samples]
+        metrics |= {"turns": fmean(turns), "turns_most": float(max(turns)),
+                    "observed_tokens": fmean([sum(turn.observed for turn in sample.turns) for sample in samples])}
+    return metrics
 
 
 def _reward_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:

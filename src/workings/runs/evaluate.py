@@ -177,7 +177,6 @@ def evaluate_task(model: str, request: TaskRequest, out: Path, *, weights: Weigh
 
 
 def _learned_digests(run: Path) -> set[str | None]:
-    """Digests of the questions that a run was trained on."""
     # A run from traces has an index of rows, one from rewards its prompts.
     index = next((run / name for name in (ROWS, PROMPTS) if (run / name).is_file()), None)
     return learned_questions(jsonl.read(index)[0]) if index is not None else set()

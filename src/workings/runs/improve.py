@@ -211,7 +211,6 @@ def _checked_data(loaded: LoadedRecipe, request: ImproveRequest, prompts: Sequen
 
 
 def _sample_request(loaded: LoadedRecipe, request: ImproveRequest, number: int) -> SampleRequest:
-    """The request for the samples of a round."""
     return SampleRequest(selection=request.selection, settings=replace(
         settings_of(loaded.recipe), temperature=request.temperature, samples=request.samples,
         seed=loaded.recipe.seed + number))

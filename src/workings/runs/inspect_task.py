@@ -115,9 +115,13 @@ class InspectTask:
         for sample in samples:
             by_id.setdefault(str(sample.id), []).append(_answer(sample, scorer))
         decoding = next(iter(decodings)) if len(decodings) == 1 else None
+        versions = [version("inspect_ai"), f"{log.eval.task} {log.eval.task_version}"]
+        file = Path(self.request.name.partition("@")[0])
+        if file.suffix == ".py":
+            versions.append(file_digest(file))
         return AnsweredTask(
             answers=[answer for answers in by_id.values() for answer in answers], rule=f"inspect:{scorer}",
-            scorer={"name": f"inspect_ai {scorer}", "version": self._version(log)},
+            scorer={"name": f"inspect_ai {scorer}", "version": ", ".join(versions)},
             source={"kind": "task", "program": "inspect_ai", "version": version("inspect_ai"), "task": log.eval.task,
                     "task_versions": {log.eval.task: str(log.eval.task_version)},
                     "scorer": scorer, "few_shot": {"absent": "decided by the task's solver"},
@@ -141,12 +145,6 @@ class InspectTask:
             raise RequestError(f"task {name} failed: {' '.join(told.split())[:300]}", "a task that ends",
                                f"inspect eval {name} --model mockllm/model shows where it fails")
         return log
-
-    def _version(self, log: EvalLog) -> str:
-        """Versions of inspect_ai and the task, and the digest of a task's own file."""
-        file = Path(self.request.name.partition("@")[0])
-        task = f"{log.eval.task} {log.eval.task_version}"
-        return ", ".join([version("inspect_ai"), task, *([file_digest(file)] if file.suffix == ".py" else [])])
 
 
 def _answer(sample: EvalSample, scorer: str) -> ScoredAnswer:

@@ -90,8 +90,10 @@ def launch(loaded: LoadedRecipe, request: LaunchRequest, folder: Path) -> Launch
         raise RequestError(f"--write {folder} already exists", "a folder that does not exist yet", "another name")
     smallest = next(candidates(request))
     loaded = with_choices(loaded, smallest.target)
+    # Kubernetes takes no other characters, and at most 63, to which launchers append some.
+    letters = (letter if letter.isalnum() else "-" for letter in loaded.recipe.name.lower())
     job = LaunchJob(
-        name=request.name or _job_name(loaded.recipe.name), engine=loaded.recipe.engine,
+        name=request.name or "".join(letters).strip("-")[:40], engine=loaded.recipe.engine,
         platform=smallest.target.platform, target=smallest.target.name, hosts=smallest.hosts, devices=smallest.devices,
         remote_folder=request.remote_folder,
         stores=any(is_stored(name) for _, _, name in recipe_paths(loaded.recipe.model_dump(mode="json"))))
@@ -209,14 +211,7 @@ def _files(job: LaunchJob, request: LaunchRequest) -> dict[str, str]:
     return skypilot(job, storage=request.storage, wheel=Wheel(name=wheel.name, sha256=file_digest(wheel)))
 
 
-def _job_name(recipe: str) -> str:
-    """A recipe's name as a job's: what Kubernetes does not take becomes a dash."""
-    # At most 40 characters: launchers append to it, and Kubernetes allows 63.
-    return "".join(letter if letter.isalnum() else "-" for letter in recipe.lower()).strip("-")[:40]
-
-
 def _sentence(plan: Plan, machine: Machine) -> str:
-    """The plan in words."""
     text = (f"{gib(plan.verdict.peak_bytes)} of {gib(plan.verdict.limit_bytes)} per device ({plan.verdict.source}); "
             f"mesh {plan.mesh.sizes()}; {' x '.join(map(str, plan.batch))} tokens per update.")
     processes = machine.hosts * machine.devices

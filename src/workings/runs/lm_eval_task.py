@@ -194,11 +194,16 @@ class LmEvalTask:
                          apply_chat_template=model.chats, fewshot_as_multiturn=model.chats)
         answers = [self._answer(name, sample, model) for name, samples in found["samples"].items()
                    for sample in samples if sample["filter"] == self.filter]
+        # The file may change without a version.
+        path = Path(self.request.name)
+        versions = [f"{path.name} {file_digest(path)}"] if path.suffix in _SUFFIXES else [
+            f"{name} {task.VERSION}" for name, task in tasks.items()]
         return AnsweredTask(
             answers=answers, rule=f"harness:{self.filter}",
-            scorer={"name": f"lm-evaluation-harness {self.metric}, filter {self.filter}", "version": self._version()},
-            source={"kind": "task", "program": "lm-evaluation-harness", "version": version("lm_eval"),
-                    "task": Path(self.request.name).name,
+            scorer={"name": f"lm-evaluation-harness {self.metric}, filter {self.filter}",
+                    "version": ", ".join([version("lm_eval"), *versions])},
+            source={"kind": "task", "program": "lm-evaluation-harness",
+                    "version": version("lm_eval"), "task": path.name,
                     "task_versions": {name: str(task.VERSION) for name, task in tasks.items()},
                     "few_shot": {name: task.get_config("num_fewshot") for name, task in tasks.items()},
                     "metric": self.metric, "filter": self.filter, "chat_turns": model.chats,
@@ -224,13 +229,6 @@ class LmEvalTask:
 
     def _prefix(self, name: str) -> str:
         return f"{name}/" if len(self.loaded["tasks"]) > 1 else ""
-
-    def _version(self) -> str:
-        """Versions of harness and tasks, and the digest of a task's file, which may change without a version."""
-        path = Path(self.request.name)
-        own = [f"{path.name} {file_digest(path)}"] if path.suffix in _SUFFIXES else [
-            f"{name} {task.VERSION}" for name, task in self.loaded["tasks"].items()]
-        return ", ".join([version("lm_eval"), *own])
 
 
 def _load(name: str) -> dict[str, Any]:

@@ -240,7 +240,6 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedModel:
 
 
 def _refuse_other(option: str, value: str, allowed: Sequence[str]) -> None:
-    """Raises `RequestError` unless a value is one of those that an option may have."""
     if value not in allowed:
         raise RequestError(f"{option} {value or repr(value)} is unknown", f"one of {', '.join(allowed)}",
                            f"{option} {allowed[0]}")

@@ -8,14 +8,7 @@ from typing import Any, cast
 from workings.config.load import LoadedRecipe
 from workings.data.batches import fixed_batches
 from workings.data.rows import build_rows, prompt_digest
-from workings.engines.base import (
-    Engine,
-    EngineRequest,
-    Inspection,
-    MeshShape,
-    ProgramName,
-    ShardSavingEngine,
-)
+from workings.engines.base import Engine, EngineRequest, Inspection, MeshShape, ProgramName, ShardSavingEngine
 from workings.engines.checkpoint_files import NonTextWeights, find_non_text_weights
 from workings.engines.registry import RegisteredEngine, find_engine
 from workings.errors import RequestError
@@ -61,8 +54,7 @@ class TrainSetup(ResolvedRun):
     @property
     def questions(self) -> list[Item]:
         """Items whose answers are logged at each evaluation during training."""
-        items = self.data.items
-        return items[:self.recipe.evaluation.samples] if items else []
+        return self.data.items[:self.recipe.evaluation.samples]
 
     @property
     def watched_items(self) -> list[Item]:

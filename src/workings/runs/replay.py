@@ -139,7 +139,6 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
 
 def _select_steps(opened: ReopenedRun, request: ReplayRequest, done: int, exact: bool,
                   seed: int) -> tuple[StepRange, ...]:
-    """The steps to recompute."""
     # A checkpoint of the last step has no recorded step after it to compare with.
     states = [0, *(step for step in opened.checkpoints_by_step if step < done)]
     if request.whole:

@@ -83,7 +83,8 @@ class Jobs:
         """A job as it is now. Raises `RequestError` if there is none."""
         folder = self._folder(identity)
         job = json.loads((folder / "job.json").read_bytes())
-        ended = _ended(folder)
+        end_file = folder / "exit.json"  # exit code and time; missing while it runs
+        ended = json.loads(end_file.read_bytes()) if end_file.is_file() else None
         output, answer = _end_of(folder / "stdout.txt"), None
         if ended:
             output, answer = _split(output)
@@ -147,12 +148,6 @@ class Jobs:
             return "running" if time.time() - folder.stat().st_mtime < STARTING_SECONDS else "lost"
         process = json.loads(path.read_bytes())
         return "running" if process_start(process["pid"]) == process["started"] != "" else "lost"
-
-
-def _ended(folder: Path) -> dict[str, Any] | None:
-    """Exit code and time of a job's end; None while it runs."""
-    path = folder / "exit.json"
-    return dict(json.loads(path.read_bytes())) if path.is_file() else None
 
 
 def _end_of(path: Path) -> str:

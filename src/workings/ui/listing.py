@@ -173,7 +173,6 @@ def _unsealed(folder: Folder, path: Path) -> dict[str, Any]:
 
 
 def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Columns from a run's metrics."""
     return {"steps": int(lines[-1]["step"]) if lines else 0, "tokens": sum(int(line["tokens"]) for line in lines),
             "loss": float(lines[-1]["loss"]) if lines else None, "curve": _curve(lines)}
 

@@ -51,17 +51,13 @@ def around(folder: Folder, run: Path, name: str, step: int) -> dict[str, Any]:
     steps = rollout_steps(run)
     if not steps:
         raise RequestError(f"{name} has no rollouts", "a run that learned from its own completions", "")
-    return {"run": name, "first": steps[0], "last": steps[-1], "count": len(steps), "teacher": _teacher(folder, run),
+    teacher = ""
+    if (run / TEACHER).is_file():
+        origin = folder.object(run / TEACHER)
+        teacher = str(origin.get("run") or origin.get("id") or "an unnamed teacher")
+    return {"run": name, "first": steps[0], "last": steps[-1], "count": len(steps), "teacher": teacher,
             "before": max((other for other in steps if other < step), default=None),
             "after": min((other for other in steps if other > step), default=None), "rollout": None}
-
-
-def _teacher(folder: Folder, run: Path) -> str:
-    """The name of a run's teacher; empty if it has none."""
-    if not (run / TEACHER).is_file():
-        return ""
-    teacher = folder.object(run / TEACHER)
-    return str(teacher.get("run") or teacher.get("id") or "an unnamed teacher")
 
 
 def _first_update(folder: Folder, run: Path, step: int) -> int:

@@ -138,7 +138,8 @@ def paired_values(a: Sequence[float], b: Sequence[float], clusters: Sequence[str
     n = len(differences)
     # `fsum` is exact, so the order of the items does not change the last digit.
     delta = math.fsum(differences) / n
-    independent_error = _independent_error(differences, delta)
+    # Divided by n and not by n - 1, as in the score statistic at the observed difference.
+    independent_error = math.sqrt(math.fsum((d - delta) ** 2 for d in differences)) / n
     # Ties count for neither side; the interval accounts for their number.
     right, wrong = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
 
@@ -191,8 +192,3 @@ def difference_text(difference: PairedDifference, p_value: float | None) -> str:
         return f"{points(difference.delta)} points (no interval: {interval})"
     p = "" if p_value is None else f", {p_text(p_value)}"
     return f"{points(difference.delta)} points (95 % interval {points(interval.low)} to {points(interval.high)}{p})"
-
-
-def _independent_error(differences: Sequence[float], mean: float) -> float:
-    # Divided by n and not by n - 1, as in the score statistic at the observed difference.
-    return math.sqrt(math.fsum((d - mean) ** 2 for d in differences)) / len(differences)

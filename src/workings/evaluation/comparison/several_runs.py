@@ -55,17 +55,13 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path]) -> dict[str, Any]:
         by_method = verdict if agrees else "inconclusive"
         claim = _CLAIMS[by_method]
     sentence = " ".join([
-        _sentence(seeds_a, seeds_b, difference, f"these runs: {verdict}; {claim}"),
+        f"On the same {difference.n} items {len(seeds_b)} runs of B reach {percent(fmean(seeds_b))} on average and "
+        f"{len(seeds_a)} of A {percent(fmean(seeds_a))}, a difference over items of "
+        f"{paired.difference_text(difference, difference.p_value)}; these runs: {verdict}; {claim}.",
         *filter(None, (record.warning for record in (*records_a, *records_b))), *remarks])
     return {"verdict": verdict, "method_verdict": by_method, "sentence": sentence, "items": difference.n,
             "a": _side_json(records_a, seeds_a), "b": _side_json(records_b, seeds_b), "notes": notes,
             **difference.to_json(), **bounds(method, "method_ci")}
-
-
-def _sentence(seeds_a: Sequence[float], seeds_b: Sequence[float], difference: PairedDifference, claims: str) -> str:
-    return (f"On the same {difference.n} items {len(seeds_b)} runs of B reach {percent(fmean(seeds_b))} on average and "
-            f"{len(seeds_a)} of A {percent(fmean(seeds_a))}, a difference over items of "
-            f"{paired.difference_text(difference, difference.p_value)}; {claims}.")
 
 
 def _side_json(records: Sequence[EvaluationRecord], accuracies: list[float]) -> dict[str, Any]:

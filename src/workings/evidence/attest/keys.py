@@ -57,8 +57,7 @@ def new_key(path: Path) -> str:
     with storage(path, "write"), atomic.together(path, public):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # O_EXCL refuses a file or link that was made since the test above.
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
             stream.write(private_bytes)
         atomic.write_bytes(public, public_bytes)
     return str(public_key(public_bytes).keyid)

@@ -43,8 +43,7 @@ def conditions(environment: Mapping[str, Any], *, engine: tuple[str, str, str], 
         # How many threads share a sum decides in which parts it is added up, and so how it is rounded.
         "threads": _pairs(machine.get("threads", {})),
         "variables": _pairs({name: value for name, value in variables.items() if name not in WITHOUT_EFFECT}),
-        **{PACKAGE + name: str(versions.get(name, NOT_RECORDED)) for name in sorted(packages)},
-    }
+        **{PACKAGE + name: str(versions.get(name, NOT_RECORDED)) for name in sorted(packages)}}
 
 
 def conditions_of_run(manifest: RunManifest, environment: Mapping[str, Any], packages: Sequence[str]) -> dict[str, str]:

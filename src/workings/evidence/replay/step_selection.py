@@ -69,8 +69,3 @@ def sentences(coverage: dict[str, Any]) -> list[str]:
         f"missed: wrong steps within {missed}{f' and {more} more parts' if more > 0 else ''}" if missed
         else "missed: nothing, every step was recomputed",
         *(f"{row['unit']}: {row['asked']:,} of {row['items']:,} items asked again" for row in coverage["answers"])]
-
-
-def misses_nothing(coverage: dict[str, Any]) -> bool:
-    """Whether every step was recomputed and every item asked again."""
-    return not coverage["steps"]["not_replayed"] and all(row["asked"] == row["items"] for row in coverage["answers"])

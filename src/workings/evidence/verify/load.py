@@ -13,7 +13,7 @@ A unit is a folder that was sealed: a run, an evaluation, samples, or a pack. Fo
 found by their place, `eval/NAME`.
 """
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -59,18 +59,15 @@ def _top_kinds(tree: Tree) -> dict[str, str]:
     sealed = set[str]()
     for entry in tree.entries:
         folder, _, name = entry.name.rpartition("/")
-        if name in (MANIFEST, SEAL, SUMS) and not _is_unfinished(folder):
+        # A run that is still written is named, and not verified.
+        is_unfinished = any(part.endswith(PARTIAL_SUFFIX) for part in folder.split("/"))
+        if name in (MANIFEST, SEAL, SUMS) and not is_unfinished:
             sealed.add(folder)
     # A seal inside of a sealed folder makes no top unit: it could hide files from the outer sums.
     outermost = {path: _kind(tree, path) for path in sealed if sealed.isdisjoint(_folders_around(path))}
     # Runs in a pack are the exception: they were sealed before, and each keeps its own root and signatures.
     packed = {path: _kind(tree, path) for path in sealed if _pack_around(path, outermost) is not None}
     return outermost | packed
-
-
-def _is_unfinished(folder: str) -> bool:
-    """Whether a folder is in a run that is still written: next to sealed runs it is named, and not verified."""
-    return any(name.endswith(PARTIAL_SUFFIX) for name in folder.split("/"))
 
 
 def _kind(tree: Tree, path: str) -> str:
@@ -92,7 +89,7 @@ def _assign_entries(tree: Tree, top_kinds: Mapping[str, str], units: dict[str, U
     """Add every entry to its unit, and to ``units`` those inside of runs. Returns the entries that belong to no run."""
     unowned: list[Entry] = []
     for entry in tree.entries:
-        top = _innermost(entry.name, top_kinds)
+        top = next((folder for folder in (entry.name, *_folders_around(entry.name)) if folder in top_kinds), None)
         if top is None:
             unowned.append(entry)
             continue
@@ -154,11 +151,6 @@ def _folders_around(path: str) -> Iterator[str]:
     while path:
         path = path.rpartition("/")[0]
         yield path
-
-
-def _innermost(path: str, folders: Container[str]) -> str | None:
-    """The innermost of ``folders`` that a path is, or is in; None if it is in none."""
-    return next((folder for folder in (path, *_folders_around(path)) if folder in folders), None)
 
 
 def _below(path: str, folder: str) -> str:

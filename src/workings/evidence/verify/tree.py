@@ -181,11 +181,10 @@ def _zip_entries(infos: list[zipfile.ZipInfo]) -> Iterator[Entry]:
         for parent in PurePosixPath(name).parents:  # folders may only appear in the paths of their files
             if parent.name:
                 folders.setdefault(str(parent), Entry(name=str(parent), kind="folder", size=0))
-        # The upper half holds Unix's mode, links included; archives made elsewhere leave it 0 and hold plain files.
-        mode = info.external_attr >> 16
         if info.is_dir():
             folders[name] = Entry(name=name, kind="folder", size=0)
-        elif stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+        # The upper half holds Unix's mode, links included; archives made elsewhere leave it 0 and hold plain files.
+        elif stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
             yield Entry(name=name, kind="other", size=0)
         else:
             yield Entry(name=name, kind="file", size=info.file_size)

@@ -95,7 +95,6 @@ def write_given_traces(data: Any, out: Path, *, split_completions: bool) -> str:
 
 
 def _is_one_text(row: Mapping[str, Any]) -> bool:
-    """Whether a row's completion is a single text."""
     try:
         whole_completion(row)
     except ValueError:

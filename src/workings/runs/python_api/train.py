@@ -79,7 +79,6 @@ def refuse_unknown(words: Mapping[str, Any]) -> None:
 
 
 def _counterpart(name: str) -> str:
-    """What to write instead of an unknown argument."""
     if name in FOUND_IN_THE_MODEL:
         return "leave it out: it comes with the model, and settings are arguments or overrides"
     row = table().get(name, {})
@@ -189,7 +188,6 @@ def _for_rows(form: str, written: Path) -> tuple[str, dict[str, int]]:
 
 
 def _training(keywords: Keywords, scratch: bool) -> dict[str, Any]:
-    """The recipe's section `training`."""
     values: dict[str, Any] = {}
     # A constant learning rate has no end value.
     if ("training.schedule", "constant") not in _pairs(keywords.overrides):

@@ -50,8 +50,7 @@ def answer_of(site: Site, names: list[str]) -> tuple[dict[str, Any], Comparison 
 
 def pairs_page(site: Site, names: list[str], show: Change, page: int) -> dict[str, Any]:
     """Items of one kind of change, side by side."""
-    runs = two(site, names)[:2]
-    rows = changes(site.folder, *runs)[show]
+    rows = changes(site.folder, *two(site, names)[:2])[show]
     shown, pages = paged(rows, page, ITEMS_A_PAGE // 5)
     return {"show": show, "found": len(rows), "page": page, "pages": pages,
             "rows": [pair(x, y, show) for x, y in shown]}

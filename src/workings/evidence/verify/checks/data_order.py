@@ -209,6 +209,5 @@ def batches_of(unit: Unit) -> Batches:
         raise RecordError(f"{unit.tree_path(layout.ROWS)}: no rows, or rows longer than data.max_length or empty")
     # Lengths without memory: a view of one zero, as long as the row says.
     rows = tuple(Row(row["id"], np.broadcast_to(zero, (row["tokens"],)), zero, "") for row in kept)
-    row_set = RowSet(rows, (), 0, data_config.max_length)
-    return Batches(grouped(way.examples, row_set), seed=unit.manifest.seed,
+    return Batches(grouped(way.examples, RowSet(rows, (), 0, data_config.max_length)), seed=unit.manifest.seed,
                    rows_per_micro_batch=micro_batch * devices, accumulation=accumulation, data_config=data_config)

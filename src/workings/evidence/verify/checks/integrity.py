@@ -142,7 +142,6 @@ def _checkpoint_problems(unit: Unit, name: str) -> Iterator[str]:
             yield f"{path}: differs from its commit"
 
 
-
 @check("integrity.pack", "packs")
 def units(pack: Unit) -> Found:
     """The pack's list against the units that are there: no run and no evaluation was added or taken away."""

@@ -216,7 +216,6 @@ def _part_problems(unit: Unit, plan: dict[str, Any], parts: list[dict[str, Any]]
 
 
 def _breakdown_problems(plan: dict[str, Any]) -> Iterator[str]:
-    """The peak against the compiler's numbers for the step."""
     peak, sizes = plan["peak_bytes"], section_of(plan, "breakdown")
     if not all(type(sizes.get(name)) is int for name in COMPILED):
         return  # traced or by formula: its entries are the parts

@@ -83,7 +83,11 @@ def implied_rewards(unit: Unit) -> Found:
     for step in _steps(unit):
         is_first = step.name == FIRST and unit.in_float32_on_cpu
         if is_first:
-            yield from _first_loss_problems(algorithm, step.numbers)
+            # The model is the reference itself: the loss is that of a sigmoid of 0, or of 0 in place of IPO's margin.
+            loss = math.log(2) if algorithm.loss == "sigmoid" else 1 / (4 * algorithm.beta ** 2)
+            scale = 1 + _scale(step.numbers) * max(1, 1 / algorithm.beta)
+            if not abs(step.numbers["loss"] - loss) <= FIRST_STEP_TOLERANCE * scale:
+                yield f"{FIRST}: loss {step.numbers['loss']:g}, by this algorithm it begins at {loss:g}"
         for side, names in (("chosen", step.chosen), ("rejected", step.rejected)):
             # reward = beta (log p - reference), so the reference follows from the log: log p - reward / beta.
             mean = math.fsum(reference_log_probs[name] for name in names) / len(names)
@@ -97,13 +101,6 @@ def implied_rewards(unit: Unit) -> Found:
                        "model before this step")
     first = "" if unit.in_float32_on_cpu else "; that the first ones are 0 is compared in float32 on a CPU only"
     return f"{2 * len(unit.metrics)} means of rewards{first}"
-
-
-def _first_loss_problems(algorithm: Dpo, numbers: Mapping[str, float]) -> Iterator[str]:
-    """The loss of a model that is the reference itself, for any pairs: a sigmoid of 0, or 0 from IPO's margin."""
-    first = math.log(2) if algorithm.loss == "sigmoid" else 1 / (4 * algorithm.beta ** 2)
-    if not abs(numbers["loss"] - first) <= FIRST_STEP_TOLERANCE * (1 + _scale(numbers) * max(1, 1 / algorithm.beta)):
-        yield f"{FIRST}: loss {numbers['loss']:g}, by this algorithm it begins at {first:g}"
 
 
 def _prompt(row: Mapping[str, Any]) -> int:
@@ -200,9 +197,8 @@ def verdict_rewards(unit: Unit) -> Found:
     algorithm, reference_log_probs = _algorithm(unit), _log_probs(unit) if unit.metrics else {}
     for step in _steps(unit):
         mean = math.fsum(reference_log_probs[name] for name in step.chosen) / len(step.chosen)
-        is_first = step.name == FIRST and unit.in_float32_on_cpu
         yield from (f"{step.name}: {problem}" for problem in _verdict_problems(
-            algorithm, step.numbers, step.chosen, mean, first=is_first))
+            algorithm, step.numbers, step.chosen, mean, first=step.name == FIRST and unit.in_float32_on_cpu))
     return f"{len(unit.metrics)} steps"
 
 

@@ -85,7 +85,6 @@ def config(unit: Unit) -> Found:
 
 
 def _announcement_problems(unit: Unit, recipe: Recipe) -> Iterator[str]:
-    """The event that announces the evaluation: there is one, as the recipe asks."""
     announcements = [row for row in unit.events if row.get("kind") == layout.ANNOUNCED]
     expected = int(recipe.evaluation.items != "none")
     # The first attempt of a resumed run may have been killed before it announced anything.
@@ -103,8 +102,9 @@ def announced(unit: Unit) -> Found:
     if run is None:
         yield from _shipped_template_problems(config)
         return not_checked("it is in no run: nothing was announced", blocking=False)
-    recipe = _recipe_of_evaluation(unit, run)
-    if recipe is None:
+    recipe = run.recipe
+    is_of_recipe = run.written_by_train and unit.path_in(run) == layout.RECIPE_EVALUATION
+    if recipe is None or recipe.evaluation.items == "none" or not is_of_recipe:
         if run.written_by_train:
             yield from _later_problems(run, config)
             yield from _twin_problems(unit, config)
@@ -124,14 +124,6 @@ def announced(unit: Unit) -> Found:
         "items": config["items"], "decoding": config.get("decoding"), "evaluation": layout.RECIPE_EVALUATION,
     }, "evaluated was")
     return f"{config['items']['count']} items, announced before the first step"
-
-
-def _recipe_of_evaluation(unit: Unit, run: Unit) -> Recipe | None:
-    """The recipe that asks for an evaluation of its run; None for an evaluation that was made later."""
-    recipe = run.recipe
-    if recipe is None or recipe.evaluation.items == "none" or not run.written_by_train:
-        return None
-    return recipe if unit.path_in(run) == layout.RECIPE_EVALUATION else None
 
 
 def _announcement(run: Unit) -> dict[str, Any] | None:
@@ -234,7 +226,6 @@ def _shipped_digest(name: str) -> dict[str, str]:
 
 
 def _shipped_template_problems(config: dict[str, Any]) -> Iterator[str]:
-    """Contradictions between an evaluation of weights and a shipped template."""
     ours = asked_our_engine(config) and field_of(config, "software.workings") == version(OURS)
     # The template that asks Gemma 4 to think is made for the evaluation.
     if ours and config.get("form") != "channel":

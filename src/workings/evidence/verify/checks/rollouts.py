@@ -61,7 +61,10 @@ def rollouts(unit: Unit) -> Found:
         if rollout.step in lines:  # the step was completed
             values = rollout_metrics(rollout, inputs.reward_names) | mismatch(rollout)
             names |= values.keys()
-            yield from _mean_problems(lines[rollout.step], values)
+            for name, value in values.items():
+                logged = lines[rollout.step].get(name)
+                if not is_number(logged) or not math.isclose(logged, value, rel_tol=CLOSE_MEAN, abs_tol=1e-12):
+                    yield f"step {rollout.step}: {name} is {str(logged)[:20]}, the rollout gives {value:g}"
     # Numbers of a rollout in the line of an update without a rollout.
     yield from (f"step {step}: {', '.join(sorted(names & line.keys()))[:80]}, and no rollout was sampled for it"
                 for step, line in lines.items() if step not in inputs.steps and names & line.keys())
@@ -90,13 +93,6 @@ def _batch_problems(unit: Unit, inputs: RolloutInputs, rollout: Rollout, lines: 
             yield f"step {line['step']}: another batch than its rollout implies"
         else:
             yield from _objective_problems(inputs, rollout, batch, line)
-
-
-def _mean_problems(line: Mapping[str, Any], values: Mapping[str, float]) -> Iterator[str]:
-    for name, value in values.items():
-        logged = line.get(name)
-        if not is_number(logged) or not math.isclose(logged, value, rel_tol=CLOSE_MEAN, abs_tol=1e-12):
-            yield f"step {line['step']}: {name} is {str(logged)[:20]}, the rollout gives {value:g}"
 
 
 def _held_out_problems(line: Mapping[str, Any]) -> Iterator[str]:

@@ -47,7 +47,6 @@ def teacher(unit: Unit) -> Found:
 
 
 def _run_problems(run: Unit, facts: dict[str, Any]) -> Iterator[str]:
-    """Contradictions with the run that is the teacher."""
     yield from contradictions(TEACHER, facts, {
         "run": run.manifest.name,
         "tokenizer": run.manifest.data_digests.get("tokenizer", facts["tokenizer"])}, "of this root it is")
