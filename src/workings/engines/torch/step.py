@@ -154,7 +154,8 @@ def supervised(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
     if rows.distinct is None:
         hidden, index = hidden_states(model, rows.tokens, rows.positions, rows.visible), rows.index
     else:
-        tokens, positions = (rows.distinct.to_distinct(x) for x in (rows.tokens, rows.positions))
+        first_P = rows.distinct.first_P
+        tokens, positions = (x.reshape(-1).index_select(0, first_P)[None] for x in (rows.tokens, rows.positions))
         hidden = hidden_states(model, tokens, positions, AttentionMask(distinct=rows.distinct))
         index = rows.distinct.supervised_N
     return hidden.reshape(-1, hidden.shape[-1]).index_select(0, index)
