@@ -17,7 +17,7 @@ from workings.engines.torch.engine import TorchEngine
 from workings.engines.weight_files import read_shape
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
-from workings.models.registry import find_family
+from workings.models.registry import family_of, find_family
 from workings.models.shape import ModelShape
 from workings.models.shapes import shape_from_config
 from workings.models.stop_tokens import StopTokens

@@ -45,5 +45,4 @@ def random_tensor(seed: jax.Array, name: str, size: tuple[int, ...], shape: Mode
     if name.endswith(tuple(f"{each}.weight" for each in family_of(shape).residual)):
         deviation *= (2 * shape.layers) ** -0.5
     # In float32, so that every number format starts from the same random numbers.
-    noise = jax.random.normal(tensor_key(seed, name), size, jnp.float32)
-    return (noise * deviation).astype(dtype)
+    return (jax.random.normal(tensor_key(seed, name), size, jnp.float32) * deviation).astype(dtype)
