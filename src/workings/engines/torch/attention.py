@@ -78,7 +78,8 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, scale: float, soft
     if softcap:
         scores = softcap * torch.tanh(scores / softcap)
     # A finite number: a query without any key (padding in generation) would give NaN with an infinite one.
-    return scores.masked_fill(~allowed, -2.0e38).softmax(-1).to(v.dtype) @ v
+    weights = scores.masked_fill(~allowed, -2.0e38).softmax(-1)
+    return weights.to(v.dtype) @ v
 
 
 def plain_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, softcap: float) -> Tensor:
