@@ -147,7 +147,7 @@ class LayerScan:
         start = {kind: _zero_kv(shape, stack[0], x) for stack, kind in kinds.items() if kind is not None}
         (x, loop_shared_kv), kv = jax.lax.scan(iteration, (x, start), xs, unroll=self.unroll)
         return x, loop_shared_kv, {
-            prefixes[stack]: tuple(x.reshape(len(stack), *x.shape[-4:]) for x in stack_kv)
+            prefixes[stack]: jax.tree.map(lambda x: x.reshape(-1, *x.shape[-4:]), stack_kv)
             for stack, stack_kv in zip(loop.stacks, kv, strict=True) if stack_kv is not None}
 
     def _scan_inputs(self, loop: LayerLoop, stack: tuple[int, ...], layers: Params) -> tuple[Params, Params]:

@@ -50,8 +50,8 @@ def norm(x: Tensor, weight: Tensor, offset: int, epsilon: float) -> Tensor:
 class _Norm(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, offset: int, epsilon: float) -> Tensor:
-        # Dense: one piece of memory, each row in order. Heads may be before positions in `x`, and after them in memory.
-        if x.dim() != 4 or not x.transpose(1, 2).is_contiguous():
+        # Rows must be in order in one piece of memory. Heads may be before positions in `x`, and after them in memory.
+        if not x.is_contiguous() and not (x.dim() == 4 and x.transpose(1, 2).is_contiguous()):
             x = x.contiguous()
         y, count = torch.empty_like(x), x.numel() // x.shape[-1]
         inverse_R = torch.empty(count, dtype=torch.float32, device=x.device)
