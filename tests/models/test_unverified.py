@@ -16,7 +16,7 @@ from workings.inputs.resolve import find_shape
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.shapes import to_hf_config, unverified_from_hf
-from workings.models.weights import layer_shapes, outer_shapes, parameter_count, projections, tensor_shapes
+from workings.models.weights import layer_shapes, parameter_count, tensor_shapes
 
 CONFIG: dict[str, Any] = {
     "model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "vocab_size": 11, "hidden_size": 8,
@@ -32,11 +32,12 @@ def test_everything_about_it_comes_from_its_two_kinds_of_files() -> None:
     shape = unverified_from_hf(CONFIG, STORED)
     assert (shape.family, shape.verified, shape.layers, shape.kv_heads, shape.head_dim) == ("phi3", False, 2, 1, 4)
     assert dict(layer_shapes(shape, 1)) == LAYER
-    assert outer_shapes(shape) == OUTER
+    assert family_of(shape).outer_shapes(shape) == OUTER
     assert tensor_shapes(shape) == STORED
     # Two tables and a norm; 8 + 128 + 64 + 192 + 96 + 32 in each layer.
     assert parameter_count(shape) == 2 * 88 + 8 + 2 * 520
-    assert {*projections(shape)} == {"self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj", "mlp.down_proj"}
+    assert {*family_of(shape).projections} == {
+        "self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj", "mlp.down_proj"}
     # what decides the model is kept; code that came with it is not
     assert to_hf_config(shape) == {key: value for key, value in CONFIG.items() if key != "auto_map"}
 

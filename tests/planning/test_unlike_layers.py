@@ -11,8 +11,9 @@ from workings.config.load import load_recipe
 from workings.engines.base import EngineRequest, GenerationShape, Inspection, MeshShape
 from workings.hardware.catalog import find_target, target_in_name
 from workings.models.batch import BatchShape
+from workings.models.registry import family_of
 from workings.models.shapes import published_shape
-from workings.models.weights import parameter_count, projections
+from workings.models.weights import parameter_count
 from workings.planning.breakdown import split_parts
 from workings.planning.forward_memory import forward_program_parts, kv_cache_elements, linear_attention_cache_bytes
 from workings.planning.further_memory import model_weight_bytes
@@ -58,7 +59,7 @@ def test_an_engine_that_splits_nothing_frozen_has_the_table_and_four_bits_whole_
     # Embeddings, projections of the per-layer inputs, the vectors and adapters are all that eight devices share.
     matrices = sum(count * (size[0] * size[1] // 2 + 4 * (size[0] * size[1] // 64))
                    for (name, size), count in layer_tensors(E2B).items()
-                   if name.removesuffix(".weight") in projections(E2B))
+                   if name.removesuffix(".weight") in family_of(E2B).projections)
     assert matrices < each < one
     assert (one - matrices) / 8 < each - matrices < (one - matrices) / 7
 

@@ -17,12 +17,11 @@ from workings.engines.torch.engine import TorchEngine
 from workings.engines.weight_files import read_shape
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
-from workings.models.registry import find_family
+from workings.models.registry import family_of, find_family
 from workings.models.shape import ModelShape
 from workings.models.shapes import shape_from_config
 from workings.models.stop_tokens import StopTokens
 from workings.models.tokenizer_training import train_tokenizer
-from workings.models.weights import projections
 from workings.publish.export import write_tokenizer
 from workings.publish.gguf_file import write_gguf
 
@@ -69,7 +68,7 @@ def trained_folder(family: str, method: str, folder: Path) -> tuple[Path, ChatTe
     """A model's exported folder, the template that it was trained with, and its last loss."""
     tokenizer = train_tokenizer([trace.prompt for trace in addition.make(60, 1, seed=1)[0]], 384)
     shape = small_shape(family, tokenizer.vocab_size)
-    matrices = tuple({name.rpartition(".")[2]: None for name in projections(shape)})
+    matrices = tuple({name.rpartition(".")[2]: None for name in family_of(shape).projections})
     adapters = (FullConfig(name="full") if method == "full"
                 else LoraConfig(name="lora", rank=16, alpha=32, target_modules=matrices))
     engine = TorchEngine.open(request(shape, method=adapters))

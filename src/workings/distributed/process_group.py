@@ -11,15 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from workings.distributed.calls import (
-    FAILED,
-    LeadingEngine,
-    PeerFailed,
-    explaining_failures,
-    follow,
-    wait_for,
-    write_failure,
-)
+from workings.distributed import calls
 from workings.engines.base import DistributedEngine, Engine, JoiningEngine, Processes
 from workings.engines.hardware_probe import launched
 from workings.engines.registry import find_engine
@@ -59,7 +51,7 @@ class ProcessGroup:
         self.index = processes.index if processes else 0
         self.outcome: dict[str, Any] = {}
         """Values that process 0 sends to the others with the last call."""
-        self._leading: LeadingEngine | None = None
+        self._leading: calls.LeadingEngine | None = None
         self._stop_sent = False
         self._agreements = 0
 
@@ -87,7 +79,7 @@ class ProcessGroup:
         if not self._processes:
             return
         try:
-            with explaining_failures(self._processes):
+            with calls.explaining_failures(self._processes):
                 self._part(self._processes, error)
         except WorkingsError:
             # After a failure of this process, the failure itself is the error to report.
@@ -99,18 +91,19 @@ class ProcessGroup:
         call_failed = self._leading is not None and self._leading.failed
         if self._leading is not None:
             self._leading.end(None if error or call_failed else self.outcome)
-        if error is not None and not isinstance(error, PeerFailed):
-            processes.set(FAILED, write_failure(self.index, error))
+        if error is not None and not isinstance(error, calls.PeerFailed):
+            processes.set(calls.FAILED, calls.write_failure(self.index, error))
         elif call_failed:
             # The loop has turned the failure (memory ran out) into an outcome, but the others may wait in that call.
-            processes.set(FAILED, write_failure(0, WorkingsError(str(self.outcome.get("reason", "stopped")))))
+            stopped = WorkingsError(str(self.outcome.get("reason", "stopped")))
+            processes.set(calls.FAILED, calls.write_failure(0, stopped))
         # A process that finds this key will also find the failure or the last call.
         processes.set(f"shutdown/{self.index}", b"")
         if self.is_coordinator:  # the store may be in this process
             limit = time.monotonic() + SHUTDOWN_TIMEOUT
             for index in range(1, self.count):
                 processes.wait(f"shutdown/{index}", max(0.1, limit - time.monotonic()))
-        elif isinstance(error, PeerFailed) or self.outcome.get("status") in ("interrupted", "failed"):
+        elif isinstance(error, calls.PeerFailed) or self.outcome.get("status") in ("interrupted", "failed"):
             # A launcher ends all processes when the first one ends with an exit code other than 0. That must be process
             # 0 or the process that failed.
             time.sleep(SHUTDOWN_TIMEOUT)
@@ -131,11 +124,11 @@ class ProcessGroup:
         ready, agreed = f"ready/{self._agreements}", f"agreed/{self._agreements}"
         if not self.is_coordinator:
             self._processes.set(f"{ready}/{self.index}", json.dumps({"same": same, "own": own}).encode())
-            wait_for(self._processes, agreed, READY_TIMEOUT)
+            calls.wait_for(self._processes, agreed, READY_TIMEOUT)
             return [own]
         facts = [own]
         for index in range(1, self.count):
-            theirs = json.loads(wait_for(self._processes, f"{ready}/{index}", READY_TIMEOUT))
+            theirs = json.loads(calls.wait_for(self._processes, f"{ready}/{index}", READY_TIMEOUT))
             if different := [f"process {index} with {key}: {other}; process 0 has {own_value}"
                              for key, own_value, other in differing(same, theirs["same"])]:
                 raise RequestError("; ".join(different[:MAX_SHOWN]),
@@ -149,7 +142,7 @@ class ProcessGroup:
         """The engine that process 0 calls for all processes; the engine itself with a single process."""
         if not self._processes:
             return engine
-        self._leading = LeadingEngine(_distributed(engine), self._processes)
+        self._leading = calls.LeadingEngine(_distributed(engine), self._processes)
         return self._leading
 
     def work(self, engine: Engine, weights: Path | None, stop_requested: Callable[[], bool]) -> dict[str, Any]:
@@ -166,7 +159,7 @@ class ProcessGroup:
                 self._stop_sent = True
                 processes.set(STOP_KEY, b"")
 
-        self.outcome = follow(_distributed(engine), processes, weights, forward_stop)
+        self.outcome = calls.follow(_distributed(engine), processes, weights, forward_stop)
         return self.outcome
 
     def stop_requested(self, here: bool) -> bool:

@@ -34,17 +34,13 @@ class WeightFiles:
         self._file_with = self._open(sorted(set(file_names.values())) or ["model.safetensors"])
         self.names = {name: self._stored_name(name) for name in expected}
         """Name in the files of each expected tensor."""
-        if file_names:
-            self._check_index(index, file_names)
-        self._check_tensors(expected)
-
-    def _check_index(self, index: Path, file_names: Mapping[str, str]) -> None:
-        """Raise `RequestError` for tensors that the index does not have: other libraries would give random weights."""
-        for stored in self.names.values():
+        # Other libraries would give random weights to tensors that the index does not have.
+        for stored in self.names.values() if file_names else ():
             in_index, actual = file_names.get(stored, "no file"), self._file_with[stored].path.name
             if in_index != actual:
                 raise RequestError(f"{index} has {stored} in {in_index}, and it is in {actual}",
                                    "the index of these very files", "download the directory again, whole")
+        self._check_tensors(expected)
 
     def _check_tensors(self, expected: Mapping[str, tuple[int, ...]]) -> None:
         wrong = [f"{name}: {self._file(name).shape(self.names[name])}, expected {size}"

@@ -111,8 +111,7 @@ class FrozenLake:
     def _draw(self, seed: int, number: int) -> list[str]:
         cells = [(row, column) for row in range(self._size) for column in range(self._size)][1:-1]
         for again in range(1000):
-            order = sorted(cells, key=lambda cell: rank("lake", seed, number, again, cell))
-            holes = {*order[:self._holes]}
+            holes = sorted(cells, key=lambda cell: rank("lake", seed, number, again, cell))[:self._holes]
             lake = ["".join("H" if (row, column) in holes else "." for column in range(self._size))
                     for row in range(self._size)]
             lake[-1] = lake[-1][:-1] + "G"

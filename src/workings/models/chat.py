@@ -415,9 +415,8 @@ class ChatTemplate:
     @cached_property
     def _names(self) -> dict[str, Any]:
         """The template's variables besides a conversation."""
-        names = {name: self.tokenizer.special_text(name) for name in ("bos_token", "eos_token")}
         # Without tools transformers passes None as well, which templates tell from an empty list.
-        return {**names, "tools": None}
+        return {name: self.tokenizer.special_text(name) for name in ("bos_token", "eos_token")} | {"tools": None}
 
     def _render(self, asked: Asked, said: Turn | None = None) -> str:
         """The conversation up to a completion that is asked for, or up to the end of the completion ``said``."""

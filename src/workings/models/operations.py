@@ -7,8 +7,9 @@ from functools import cache
 from math import prod
 
 from workings.models.family import PER_LAYER_EMBEDDING, PER_LAYER_PROJECTION
+from workings.models.registry import family_of
 from workings.models.shape import ModelShape
-from workings.models.weights import layer_shapes, outer_shapes, parameter_count
+from workings.models.weights import layer_shapes, parameter_count
 
 
 @cache
@@ -26,12 +27,12 @@ def weights_met(shape: ModelShape) -> int:
 
 def outer_weights_met(shape: ModelShape) -> int:
     """Weights outside of layers and head that one token is multiplied with: the per-layer projection, if any."""
-    return prod(outer_shapes(shape)[PER_LAYER_PROJECTION]) if shape.per_layer_width else 0
+    return prod(family_of(shape).outer_shapes(shape)[PER_LAYER_PROJECTION]) if shape.per_layer_width else 0
 
 
 def weights_read(shape: ModelShape) -> int:
     """Stored parameters that computing a token reads: neither per-layer embeddings nor unused experts."""
-    table = prod(outer_shapes(shape)[PER_LAYER_EMBEDDING]) if shape.per_layer_width else 0
+    table = prod(family_of(shape).outer_shapes(shape)[PER_LAYER_EMBEDDING]) if shape.per_layer_width else 0
     unused = 0
     if shape.experts:
         experts = sum(prod(size) for layer in range(shape.layers) for size in layer_shapes(shape, layer).values()

@@ -73,8 +73,7 @@ def stored_files(folder: Path, file: str) -> list[Path]:
 def missing_shards(names: Iterable[str]) -> list[str]:
     """The shards that are not among ``names``, although names of other shards count them."""
     present = set(names)
-    matches = filter(None, map(_SHARD.fullmatch, present))
-    counts = {(whole_file(match[0]), int(match[3])) for match in matches}
+    counts = {(whole_file(match[0]), int(match[3])) for match in map(_SHARD.fullmatch, present) if match}
     return sorted({shard_file(file, index, count) for file, count in counts for index in range(count)} - present)
 
 

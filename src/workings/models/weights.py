@@ -15,14 +15,9 @@ PEFT_PREFIX = "base_model.model."
 """Peft's names of tensors are this prefix and Hugging Face's names."""
 
 
-def projections(shape: ModelShape) -> tuple[str, ...]:
-    """Names of the matrices of one layer, in the order of their use."""
-    return family_of(shape).projections
-
-
 def find_projections(names: Sequence[str], shape: ModelShape) -> tuple[str, ...]:
     """The projections with these last parts (`q_proj`), each once. Raises `RequestError` for an unknown one."""
-    by_last_part = {name.rpartition(".")[2]: name for name in projections(shape)}
+    by_last_part = {name.rpartition(".")[2]: name for name in family_of(shape).projections}
     if unknown := [name for name in names if name not in by_last_part]:
         raise RequestError(f"the model has no projection {' or '.join(unknown)}", f"projections of {shape.family}",
                            f"method.target_modules=[{', '.join(by_last_part)}]")
@@ -33,11 +28,6 @@ def find_projections(names: Sequence[str], shape: ModelShape) -> tuple[str, ...]
 def layer_shapes(shape: ModelShape, layer: int = 0) -> Mapping[str, tuple[int, ...]]:
     """Tensors of one layer (from 0): name below ``model.layers.<i>.`` -> shape. In most families all are alike."""
     return MappingProxyType(family_of(shape).layer_shapes(shape, layer))
-
-
-def outer_shapes(shape: ModelShape) -> dict[str, tuple[int, ...]]:
-    """Tensors outside the layers: name -> shape. Tied embeddings have no ``lm_head.weight``."""
-    return family_of(shape).outer_shapes(shape)
 
 
 def is_frozen(name: str, shape: ModelShape) -> bool:
@@ -58,16 +48,11 @@ def first_value(name: str, size: int, shape: ModelShape) -> float:
     return 1.0
 
 
-def layer_name(layer: int, name: str) -> str:
-    """Full name of a tensor of the standard decoder's layer: ``layer_name(3, "mlp.up_proj.weight")``."""
-    return f"model.layers.{layer}.{name}"
-
-
 def tensor_shapes(shape: ModelShape) -> dict[str, tuple[int, ...]]:
     """Every tensor of the model: full name -> shape."""
-    prefix = family_of(shape).layer_prefix
-    return outer_shapes(shape) | {f"{prefix}.{i}.{name}": size for i in range(shape.layers)
-                                  for name, size in layer_shapes(shape, i).items()}
+    family = family_of(shape)
+    return family.outer_shapes(shape) | {f"{family.layer_prefix}.{i}.{name}": size for i in range(shape.layers)
+                                         for name, size in layer_shapes(shape, i).items()}
 
 
 def parameter_count(shape: ModelShape) -> int:

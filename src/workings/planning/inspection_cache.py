@@ -10,15 +10,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from workings.engines.base import (
-    EngineRequest,
-    Inspection,
-    Inspections,
-    PlanningEngine,
-    ProgramName,
-    ProgramShape,
-    ProgramShapes,
-)
+from workings.engines import base
 from workings.hardware.catalog import Target
 from workings.hardware.machine import cache_directory
 from workings.record.atomic import write_json
@@ -26,12 +18,12 @@ from workings.record.digest import json_digest
 from workings.record.progress import slow_operation
 
 
-def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: ProgramShapes,
-                     target: Target) -> Inspections:
+def inspect_programs(engine: base.PlanningEngine, request: base.EngineRequest, programs: base.ProgramShapes,
+                     target: Target) -> base.Inspections:
     """Inspections of the programs, from the cache or else from the engine; only the step's if the step is refused."""
     key = engine.inspection_key(target)
     paths = {name: _cache_path(engine.name, request, name, size, key) for name, size in programs.items()}
-    inspections = {name: Inspection.from_json(json.loads(path.read_text("utf-8")))
+    inspections = {name: base.Inspection.from_json(json.loads(path.read_text("utf-8")))
                    for name, path in paths.items() if path.is_file()}
     if "step" in inspections and inspections["step"].refused:
         return {"step": inspections["step"]}
@@ -45,9 +37,9 @@ def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: P
     return {name: inspections[name] for name in programs if name in inspections}
 
 
-def _cache_path(engine: str, request: EngineRequest, program: ProgramName, size: ProgramShape,
+def _cache_path(engine: str, request: base.EngineRequest, program: base.ProgramName, size: base.ProgramShape,
                 key: Mapping[str, Any]) -> Path:
     digest = json_digest({
         "engine": engine, "request": request.to_json(), "program": program, "batch": list(size), "key": dict(key),
-        "form": [field.name for field in fields(Inspection)]})  # a file with other fields is not read
+        "form": [field.name for field in fields(base.Inspection)]})  # a file with other fields is not read
     return cache_directory() / "plans" / f"{digest}.json"

@@ -18,8 +18,9 @@ from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, ProgramShape
 from workings.models.batch import BatchShape
 from workings.models.family import EMBEDDING, HEAD, PER_LAYER_EMBEDDING, RESIDUAL
+from workings.models.registry import family_of
 from workings.models.shape import ModelShape
-from workings.models.weights import is_frozen, layer_shapes, outer_shapes, projections
+from workings.models.weights import is_frozen, layer_shapes
 
 PER_LAYER_TABLE = "per-layer embeddings (frozen)"
 """Part of the memory: the second embedding table, which no method trains (Gemma 4 E2B: half of the model)."""
@@ -61,7 +62,7 @@ def layer_tensors(shape: ModelShape) -> Mapping[tuple[str, Dims], int]:
 
 def local_tensors(shape: ModelShape, fsdp: int, tp: int) -> Iterator[Tensor]:
     """One device's piece of every tensor of a model. An axis that cannot be divided evenly stays whole."""
-    for name, dims in outer_shapes(shape).items():
+    for name, dims in family_of(shape).outer_shapes(shape).items():
         yield Tensor(name=name, dims=_local_dims(name, dims, fsdp, tp), count=1, in_layer=False)
     for (name, dims), count in layer_tensors(shape).items():
         yield Tensor(name=name, dims=_local_dims(name, dims, fsdp, tp), count=count, in_layer=True)
@@ -136,7 +137,8 @@ def host_parts(request: EngineRequest, devices: int) -> dict[str, int]:
 
 def weight_bytes(request: EngineRequest, fsdp: int, tp: int) -> int:
     """Bytes of weights as they are stored, without per-layer embeddings and adapters."""
-    four_bit = {f"{name}.weight" for name in projections(request.shape)} if request.method.name == "qlora" else set()
+    matrices = {f"{name}.weight" for name in family_of(request.shape).projections}
+    four_bit = matrices if request.method.name == "qlora" else set()
     stored_elements = sum(tensor.elements for tensor in local_tensors(request.shape, fsdp, tp)
                           if tensor.name not in four_bit and tensor.name != PER_LAYER_EMBEDDING)
     # Two elements a byte, and a float32 scale a block. Blocks are never cut, so only whole ones are counted.

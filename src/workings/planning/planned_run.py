@@ -3,15 +3,7 @@
 from dataclasses import dataclass, replace
 
 from workings.config.recipe import Recipe
-from workings.engines.base import (
-    EngineRequest,
-    GenerationShape,
-    MeshShape,
-    PlanningEngine,
-    ProgramName,
-    ProgramShape,
-    ProgramShapes,
-)
+from workings.engines import base
 from workings.engines.prefill import MAX_PROMPTS
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
@@ -25,15 +17,15 @@ class PlannedRun:
     """A recipe's run on a target."""
 
     recipe: Recipe
-    request: EngineRequest
+    request: base.EngineRequest
     target: Target
-    mesh: MeshShape
-    programs: ProgramShapes
+    mesh: base.MeshShape
+    programs: base.ProgramShapes
     """All programs of the run, each with its largest shape over all devices."""
 
     @classmethod
     def on_target(cls, recipe: Recipe, shape: ModelShape, target: Target,
-                  engine: PlanningEngine | None = None) -> "PlannedRun":
+                  engine: base.PlanningEngine | None = None) -> "PlannedRun":
         """The run of a model of this shape on a target; ``engine``: would run there, None if it cannot plan.
 
         Raises `RequestError` as `engine_request` and `mesh_of`.
@@ -50,16 +42,16 @@ class PlannedRun:
         """The largest batch of an update."""
         return BatchShape(*self.programs["step"])
 
-    def largest_shape(self, program: ProgramName) -> ProgramShape:
+    def largest_shape(self, program: base.ProgramName) -> base.ProgramShape:
         """The largest shape of a program; a teacher reads the batches of the step."""
         return self.step if program == "teacher" else self.programs[program]
 
 
-def mesh_of(recipe: Recipe, target: Target) -> MeshShape:
+def mesh_of(recipe: Recipe, target: Target) -> base.MeshShape:
     """The recipe's mesh on this target. Raises `RequestError` if it does not divide the target's devices."""
     asked = recipe.mesh
     fsdp = max(1, target.devices // (asked.tp * asked.replicate)) if asked.fsdp == "auto" else asked.fsdp
-    mesh = MeshShape(fsdp, asked.tp, asked.replicate)
+    mesh = base.MeshShape(fsdp, asked.tp, asked.replicate)
     if target.platform == "cpu" and mesh.devices > 1:
         raise RequestError(f"{mesh.text()} needs {mesh.devices} devices, and a cpu is one", "one device",
                            " ".join(f"mesh.{axis}=1" for axis in mesh.axes()))
@@ -75,7 +67,7 @@ def longest_batch(recipe: Recipe, devices: int) -> BatchShape:
     return BatchShape(recipe.batch.accumulation, recipe.batch.micro_batch * devices, recipe.data.max_length)
 
 
-def programs_of(recipe: Recipe, devices: int, most_prompts: int = MAX_PROMPTS) -> ProgramShapes:
+def programs_of(recipe: Recipe, devices: int, most_prompts: int = MAX_PROMPTS) -> base.ProgramShapes:
     """Programs of this run that may need the most memory, with their largest shapes over all devices.
 
     ``devices``: number of devices that share rows; ``most_prompts``: prompts that all devices together answer at a
@@ -83,12 +75,12 @@ def programs_of(recipe: Recipe, devices: int, most_prompts: int = MAX_PROMPTS) -
     """
     step = longest_batch(recipe, devices)
     evaluation = recipe.evaluation
-    programs: dict[ProgramName, ProgramShape] = {"step": step}
+    programs: dict[base.ProgramName, base.ProgramShape] = {"step": step}
     if recipe.algorithm.examples == "prompts":
         way = rollout_way(recipe)
         # The longest prompt is not known without data: the longest row holds prompt and completion.
-        programs["drawing"] = GenerationShape(min(step.all_rows * way.updates, most_prompts),
-                                              recipe.data.max_length - way.max_new_tokens, way.max_new_tokens)
+        programs["drawing"] = base.GenerationShape(min(step.all_rows * way.updates, most_prompts),
+                                                   recipe.data.max_length - way.max_new_tokens, way.max_new_tokens)
         # The first update computes the log probabilities of the completions itself; later ones need them before.
         if way.updates > 1:
             programs["log_probs"] = step
@@ -100,7 +92,7 @@ def programs_of(recipe: Recipe, devices: int, most_prompts: int = MAX_PROMPTS) -
         # All samples of one item are generated together.
         prompts = max(evaluation.samples, min(evaluation.batch_size, most_prompts))
         # Without data the longest prompt is unknown, but no item is longer than the longest row.
-        programs["generation"] = GenerationShape(prompts, recipe.data.max_length, evaluation.max_new_tokens)
+        programs["generation"] = base.GenerationShape(prompts, recipe.data.max_length, evaluation.max_new_tokens)
     return programs
 
 
@@ -111,7 +103,7 @@ def check_context(recipe: Recipe, shape: ModelShape) -> None:
                            f"at most {shape.context} tokens", f"data.max_length={shape.context}")
 
 
-def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineRequest:
+def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> base.EngineRequest:
     """The request to the engine of this target.
 
     Raises `RequestError` for rows longer than the model's context, heads that the mesh does not divide, or completions
@@ -123,4 +115,4 @@ def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineR
                            "a tp that divides the heads", "mesh.tp=1")
     # The number of devices decides the number of rows of an update.
     recipe.algorithm.check_devices(recipe, mesh_of(recipe, target).row_devices, f"on {target.name}")
-    return EngineRequest.of(recipe, shape, device=target.platform)
+    return base.EngineRequest.of(recipe, shape, device=target.platform)

@@ -14,14 +14,8 @@ from workings.hardware.catalog import Target
 from workings.models.batch import BatchShape
 from workings.models.family import PER_LAYER_EMBEDDING
 from workings.models.operations import attention_operations, outer_weights_met, weights_met, weights_read
+from workings.planning import memory_formulas
 from workings.planning.forward_memory import prompts_to_read
-from workings.planning.memory_formulas import (
-    checkpoint_bytes,
-    exact_parts,
-    local_tensors,
-    trained_tensors,
-    weight_bytes,
-)
 from workings.planning.planned_run import PlannedRun
 from workings.record.number_text import duration, percent
 from workings.ways.parts.rollout_batch import rollout_way
@@ -175,7 +169,7 @@ def estimate_run_time(run: PlannedRun, step: float, *, items: int, teacher: Engi
     steps_per_checkpoint = recipe.checkpoint.every_steps
     if minutes := recipe.checkpoint.every_minutes:
         steps_per_checkpoint = min(steps_per_checkpoint, ceil(60 * minutes / update_seconds))
-    checkpoints, checkpoint_size = ceil(steps / steps_per_checkpoint), checkpoint_bytes(run.request)
+    checkpoints, checkpoint_size = ceil(steps / steps_per_checkpoint), memory_formulas.checkpoint_bytes(run.request)
     return RunTime(
         step_seconds=step, steps=steps, checkpoint_bytes=checkpoint_size, checkpoints=checkpoints,
         checkpoint_seconds=checkpoint_size / DISK_BYTES_A_SECOND,
@@ -236,7 +230,7 @@ def generation_seconds(request: EngineRequest, prompts: ProgramShape, target: Ta
     fsdp, tp = mesh.of_a_copy
     # A token reads a single row of the per-layer embeddings, so neither number of bytes has them.
     outer_bytes = BYTES_OF_FORMAT[request.precision.parameters] * _outer_elements(request, 1)
-    layer_bytes = (exact_parts(request, BatchShape(1, 1, 1), 1, 1)["parameters"] - outer_bytes) / tp
+    layer_bytes = (memory_formulas.exact_parts(request, BatchShape(1, 1, 1), 1, 1)["parameters"] - outer_bytes) / tp
     # Each device reads its own piece of the embedding; only a few rows travel.
     token_seconds = (layer_bytes + outer_bytes / (fsdp * tp)) / target.bandwidth_gb_s
     if target.interconnect_gb_s:
@@ -247,7 +241,7 @@ def generation_seconds(request: EngineRequest, prompts: ProgramShape, target: Ta
 
 def _outer_elements(request: EngineRequest, tp: int) -> int:
     """Elements of the tensors outside of the layers, without per-layer embeddings, on one of ``tp`` devices."""
-    return sum(tensor.elements for tensor in local_tensors(request.shape, 1, tp)
+    return sum(tensor.elements for tensor in memory_formulas.local_tensors(request.shape, 1, tp)
                if not tensor.in_layer and tensor.name != PER_LAYER_EMBEDDING)
 
 
@@ -268,10 +262,10 @@ def traffic_of_an_update(request: EngineRequest, batch: BatchShape, mesh: MeshSh
     tables = _outer_elements(request, tp)
     # Weights are converted to the format of the computing before they travel, if that is smaller.
     stored, compute = BYTES_OF_FORMAT[request.precision.parameters], BYTES_OF_FORMAT[request.precision.activations]
-    unsharded = weight_bytes(request, 1, tp) - stored * tables
+    unsharded = memory_formulas.weight_bytes(request, 1, tp) - stored * tables
     smaller = 1.0 if request.method.name == "qlora" else min(stored, compute) / stored
     gathered = 2 * unsharded * smaller if request.split_frozen or trains_all else 0.0
-    trained = sum(tensor.elements for tensor in trained_tensors(request, 1, tp) if tensor.in_layer)
+    trained = sum(tensor.elements for tensor in memory_formulas.trained_tensors(request, 1, tp) if tensor.in_layer)
     gradients = trained * (stored if trains_all else 4)
     received = batch.accumulation * (gathered + gradients)
     rows = batch.rows // mesh.row_devices

@@ -7,7 +7,7 @@ embedding. The phase that needs the most memory decides. The formulas were fitte
 
 from workings.engines.base import EngineRequest, ProgramShape
 from workings.models.family import EMBEDDING, HEAD
-from workings.models.weights import projections
+from workings.models.registry import family_of
 from workings.planning.forward_memory import FEED_FORWARD_CHUNKS, FEED_FORWARD_POSITIONS, LAYER_ARRAYS, LayerMemory
 from workings.planning.memory_formulas import INPUT_SPLIT, local_tensors, trained_tensors
 
@@ -123,7 +123,7 @@ class _DeviceStep(LayerMemory):
         # GPUs gather along the first axis only, and the compiler transposes the matrices of all layers in advance.
         if self.platform != "gpu" or self.fsdp == 1:
             return 0
-        names = {f"{name}.weight" for name in projections(self.shape)}
+        names = {f"{name}.weight" for name in family_of(self.shape).projections}
         # Matrices in four bits are stored transposed, with the input axis first.
         in_four_bits = self.request.method.name == "qlora"
         elements = sum(tensor.elements for tensor in local_tensors(self.shape, self.fsdp, self.tp)

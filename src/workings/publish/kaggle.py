@@ -19,16 +19,8 @@ from workings.engines.registry import engine_libraries, find_planning_engine
 from workings.errors import RequestError
 from workings.hardware.catalog import find_target
 from workings.inputs.gguf import names_gguf
-from workings.kaggle.notebook import (
-    Machine,
-    NotebookRequest,
-    check_user,
-    dataset_metadata,
-    find_machine,
-    kernel_metadata,
-    notebook_text,
-    script,
-)
+from workings.kaggle import notebook
+from workings.kaggle.notebook import Machine
 from workings.planning.planned_run import mesh_of
 from workings.record import atomic
 from workings.record.digest import file_digest
@@ -76,9 +68,9 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
     """
     if out.exists():
         raise RequestError(f"--out {out} already exists", "a folder that does not exist yet", "another --out")
-    check_user(user)
+    notebook.check_user(user)
     loaded = load_recipe(recipe, overrides)
-    machine = find_machine(on, loaded.recipe.device)
+    machine = notebook.find_machine(on, loaded.recipe.device)
     # `auto` is decided here, for Kaggle's machine and not for this one.
     loaded = with_choices(loaded, find_target(machine.target))
     model = loaded.recipe.model
@@ -92,20 +84,20 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
         if not zipfile.is_zipfile(built) or built.suffix != ".whl":
             raise RequestError(f"--wheel {built} is not a wheel", "this package's wheel",
                                "make dist, then --wheel dist/…")
-        request = NotebookRequest(
+        request = notebook.NotebookRequest(
             name=loaded.recipe.name, recipe=loaded.written(), machine=machine,
             libraries=engine_libraries(loaded.recipe.engine), wheel_sha256=file_digest(built), smoke=smoke,
             processes=processes_on(machine, loaded.recipe),
             data={name: file_digest(path) for name, path in data.items()})
-        kernel = kernel_metadata(user, request.name, machine)
+        kernel = notebook.kernel_metadata(user, request.name, machine)
         with atomic.new_folder(out, "write") as new_folder:
             _write_dataset(new_folder / "dataset", built, data, user)
-            notebook = new_folder / "notebook"
-            notebook.mkdir()
-            for name, contents in ((f"{request.name}.ipynb", notebook_text(request)),
-                                   (f"{request.name}.py", script(request)),
+            notebook_folder = new_folder / "notebook"
+            notebook_folder.mkdir()
+            for name, contents in ((f"{request.name}.ipynb", notebook.notebook_text(request)),
+                                   (f"{request.name}.py", notebook.script(request)),
                                    ("kernel-metadata.json", json.dumps(kernel, indent=2) + "\n")):
-                atomic.write_text(notebook / name, contents)
+                atomic.write_text(notebook_folder / name, contents)
     return KaggleFolders(notebook=out / "notebook", dataset=out / "dataset", machine=machine,
                          wheel_sha256=request.wheel_sha256, kernel_id=str(kernel["id"]),
                          dataset_id=str(kernel["dataset_sources"][0]),
@@ -161,4 +153,4 @@ def _write_dataset(folder: Path, wheel: Path, data: dict[str, Path], user: str) 
     digests = {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(folder.rglob("*"))
                if path.is_file()}
     atomic.write_bytes(folder / SUMS, sums_text(digests))
-    atomic.write_text(folder / "dataset-metadata.json", json.dumps(dataset_metadata(user), indent=2) + "\n")
+    atomic.write_text(folder / "dataset-metadata.json", json.dumps(notebook.dataset_metadata(user), indent=2) + "\n")

@@ -99,8 +99,7 @@ def _documents(contents: Contents, weights: str) -> dict[str, bytes]:
         documents |= data_manifests(run) | sample_data(run)
         # A run that only a recorder wrote has no overrides.
         file = run.path / OVERRIDES
-        overrides = loads(file.read_bytes()) if file.is_file() else {}
-        manifest_and_overrides[unit_path] = (run.manifest, overrides)
+        manifest_and_overrides[unit_path] = (run.manifest, loads(file.read_bytes()) if file.is_file() else {})
     documents[README] = pack_readme(version("workings"), contents.units, manifest_and_overrides,
                                     by_digest=bool(contents.external_files)).encode("utf-8")
     pack_list = PackList.model_validate({

@@ -62,11 +62,6 @@ class Decoding(BaseModel):
             values["stop"] = [values["stop"]]
         return values
 
-    @property
-    def wants_usage(self) -> bool:
-        """Whether the last chunk of a stream has the number of tokens."""
-        return bool(self.stream_options and self.stream_options.get("include_usage"))
-
 
 class ChatRequest(Decoding):
     """A request to ``/v1/chat/completions``."""

@@ -159,7 +159,7 @@ def events(answerer: Answerer, request: ChatRequest | TextRequest, head: dict[st
             if not told or values:
                 yield chunk(index, "" if told else answer.text, values=values)
             yield chunk(index, None, answer.finish_reason)
-        if request.wants_usage:
+        if request.stream_options and request.stream_options.get("include_usage"):
             yield event(head | {"choices": [], "usage": usage(result, request)})
     yield "data: [DONE]\n\n"
 

@@ -108,7 +108,9 @@ class Display(ProgressListener):
     def sample(self, text: str) -> None:
         """Writes a completion: the whole text to the log, and one line to the terminal."""
         self._log(text)
-        self._print(one_line(text, self._console.width if self._console.is_terminal else LOG_WIDTH))
+        width = self._console.width if self._console.is_terminal else LOG_WIDTH
+        short = counted(text)
+        self._print(short if len(short) <= width else short[:max(0, width - 1)] + "…")
 
     def _print(self, text: str) -> None:
         if self._console.is_terminal:
@@ -116,9 +118,3 @@ class Display(ProgressListener):
             self._bar.console.print(text, markup=False, highlight=False)
         else:
             print(text, file=sys.stderr, flush=True)
-
-
-def one_line(text: str, width: int) -> str:
-    """The text with repetitions replaced by their number, cut to ``width`` characters."""
-    short = counted(text)
-    return short if len(short) <= width else short[:max(0, width - 1)] + "…"

@@ -29,7 +29,7 @@ from workings.engines.safetensors_file import Index, write_shard, write_tensors
 from workings.engines.weight_files import model_weights
 from workings.models.shapes import to_hf_config
 from workings.models.shards import slice_name
-from workings.models.weights import PEFT_PREFIX, layer_name, layer_shapes
+from workings.models.weights import PEFT_PREFIX, layer_shapes
 
 
 def unstacked(name: str, layers: int) -> list[str]:
@@ -37,7 +37,7 @@ def unstacked(name: str, layers: int) -> list[str]:
     if not name.startswith("layers."):
         return [name]
     prefix = PEFT_PREFIX if is_adapter(name) else ""
-    return [prefix + layer_name(i, layer_tensor(name)) for i in layer_numbers(name, layers)]
+    return [f"{prefix}model.layers.{i}.{layer_tensor(name)}" for i in layer_numbers(name, layers)]
 
 
 def weights_file(spec: StepSpec) -> str:

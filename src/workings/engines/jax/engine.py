@@ -9,16 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from workings.engines.base import (
-    Completion,
-    EngineRequest,
-    Inspection,
-    LossSum,
-    Memory,
-    StepResult,
-    require_adapters,
-    require_signals,
-)
+from workings.engines import base
 from workings.engines.gpu_settings import gpu_share
 from workings.engines.jax import checkpoint, device, processes, spec
 from workings.engines.jax.generate import Generator
@@ -42,7 +33,7 @@ class JaxEngine(JaxPlanning):
 
     join = staticmethod(processes.join)
 
-    def __init__(self, request: EngineRequest, devices: device.Devices) -> None:
+    def __init__(self, request: base.EngineRequest, devices: device.Devices) -> None:
         self.request = request
         self.devices = devices
         self.layout = make_layout(devices.devices, request.mesh)
@@ -57,7 +48,7 @@ class JaxEngine(JaxPlanning):
         """Number of step programs compiled so far: one for each batch shape."""
 
     @classmethod
-    def open(cls, request: EngineRequest) -> "JaxEngine":
+    def open(cls, request: base.EngineRequest) -> "JaxEngine":
         """Find the devices. Raises `DeviceError` if the requested device is absent or unusable."""
         devices = device.find_devices(request.device)
         processes.refuse_strangers(devices.devices)
@@ -141,20 +132,20 @@ class JaxEngine(JaxPlanning):
             return {}
         return {LOSS_POSITIONS: batch.loss_positions}
 
-    def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
+    def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, base.StepResult]:
         """One update with one batch; ``state`` is consumed."""
-        require_signals(self.spec.objective, batch)
+        base.require_signals(self.spec.objective, batch)
         arrays = self._arrays(batch, self.spec.objective.signals) | self._loss_positions(batch)
         run = self.compiled_step(batch)
         after, numbers, log_probs = run(state, arrays, np.float32(batch.divisor), np.float32(learning_rate))
         # Reading the numbers waits for the device.
-        return after, StepResult.of(np.asarray(numbers).tolist(), self.spec.objective.metrics,
-                                    None if log_probs is None else np.asarray(log_probs))
+        return after, base.StepResult.of(np.asarray(numbers).tolist(), self.spec.objective.metrics,
+                                         None if log_probs is None else np.asarray(log_probs))
 
-    def evaluate(self, state: State, batch: Batch) -> LossSum:
+    def evaluate(self, state: State, batch: Batch) -> base.LossSum:
         """Loss of a batch, no update."""
         total = float(self._run_forward(evaluate, state, batch))
-        return LossSum(loss_sum=total, supervised_tokens=batch.supervised_tokens)
+        return base.LossSum(loss_sum=total, supervised_tokens=batch.supervised_tokens)
 
     def log_probs(self, state: State, batch: Batch) -> np.ndarray:
         """``[A, B, S]`` float32 log probabilities of the targets; 0 where they are not supervised."""
@@ -167,7 +158,7 @@ class JaxEngine(JaxPlanning):
 
     def without_adapters(self, state: State) -> State:
         """The model without its adapters. It shares the frozen arrays of ``state``, which the next step consumes."""
-        require_adapters(self.request.method)
+        base.require_adapters(self.request.method)
         params = flatten_params(state["params"])
         # An adapter whose scale is zero adds nothing.
         shardings = flatten_params(self.shardings["params"])
@@ -191,17 +182,17 @@ class JaxEngine(JaxPlanning):
         return self._forward[key](state["params"], self._arrays(batch))
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
-                 stop_ids: Sequence[int]) -> list[Completion]:
+                 stop_ids: Sequence[int]) -> list[base.Completion]:
         """Greedy completions in the order of the prompts."""
         return self._generator.answer(state["params"], prompts, max_new_tokens, stop_ids)
 
     def stream(self, state: State, prompt: Sequence[int], *, max_new_tokens: int, stop_ids: Sequence[int],
-               tell: Callable[[int], None]) -> Completion:
+               tell: Callable[[int], None]) -> base.Completion:
         """The completion that `generate` returns for one prompt; ``tell`` gets its tokens one by one."""
         return self._generator.stream(state["params"], prompt, max_new_tokens, stop_ids, tell)
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
-               temperature: float, seeds: Sequence[int]) -> list[Completion]:
+               temperature: float, seeds: Sequence[int]) -> list[base.Completion]:
         """One sampled completion per prompt, in their order; each depends on its own prompt and seed only."""
         return self._generator.answer(state["params"], prompts, max_new_tokens, stop_ids, temperature, seeds)
 
@@ -215,12 +206,12 @@ class JaxEngine(JaxPlanning):
 
     def restore(self, directory: Path) -> State:
         """The state that `save` wrote, bit for bit, on this engine's mesh."""
-        base = partial(self._first_params, self.request.weights, self.request.seed)
-        return checkpoint.restore(directory, self.spec, self.abstract_state, self.shardings, base)
+        first_params = partial(self._first_params, self.request.weights, self.request.seed)
+        return checkpoint.restore(directory, self.spec, self.abstract_state, self.shardings, first_params)
 
     def with_adapters(self, state: State, directory: Path) -> State:
         """The same model with the adapters of a checkpoint."""
-        require_adapters(self.request.method)
+        base.require_adapters(self.request.method)
         read = checkpoint.saved_weights(directory, self.spec, self.abstract_state["params"], self.shardings["params"])
         return {**state, "params": unflatten_params(flatten_params(state["params"]) | read)}
 
@@ -228,14 +219,14 @@ class JaxEngine(JaxPlanning):
         """Weights and ``config.json`` in Hugging Face's format; adapters merged, and separately for PEFT."""
         checkpoint.export(state["params"], self.spec, directory)
 
-    def memory(self) -> Memory:
+    def memory(self) -> base.Memory:
         """Peak memory so far: the device's own count, or the process's peak resident set on a CPU."""
         peak = max((each.memory_stats() or {}).get("peak_bytes_in_use", 0) for each in self._own())
         if peak > 0:  # a CPU has no statistics
-            return Memory(peak_bytes=int(peak), source="device (memory_stats)")
-        return Memory(peak_bytes=peak_resident_bytes(), source=PROCESS_PEAK)
+            return base.Memory(peak_bytes=int(peak), source="device (memory_stats)")
+        return base.Memory(peak_bytes=peak_resident_bytes(), source=PROCESS_PEAK)
 
-    def inspect(self, batch: Batch) -> Inspection:
+    def inspect(self, batch: Batch) -> base.Inspection:
         """The compiler's memory analysis of the executable that `step` runs for this shape, or its refusal."""
         try:
             return inspection(self.compiled_step(batch))

@@ -18,20 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from workings.engines.base import Completion
-from workings.engines.jax import cache
+from workings.engines.jax import cache, model
 from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.flash_attention import LANES
 from workings.engines.jax.layers import KeysValues, Layer, LayerScan
-from workings.engines.jax.model import (
-    block,
-    embed,
-    final_logits,
-    final_norm,
-    per_layer_inputs,
-    query_scale,
-    run_layers,
-    unembedding,
-)
 from workings.engines.jax.params_tree import Params
 from workings.engines.jax.sharding import FSDP, TP, P
 from workings.engines.jax.step import StepSpec
@@ -54,8 +44,8 @@ def _prefill(spec: StepSpec, params: Params, tokens: jax.Array,
     positions = jnp.arange(tokens.shape[1])[None] - (tokens.shape[1] - lengths)[:, None]
     positions, segments = jnp.maximum(positions, 0), (positions >= 0).astype(jnp.int32)
     attention = spec.attention if tokens.shape[1] % LANES == 0 else plain_attention  # flash needs multiples of LANES
-    x, kv_by_stack = run_layers(params, spec.shape, tokens, positions, segments, attention=attention,
-                                dtype=spec.compute_dtype, layout=spec.layout, keep_kv=True)
+    x, kv_by_stack = model.run_layers(params, spec.shape, tokens, positions, segments, attention=attention,
+                                      dtype=spec.compute_dtype, layout=spec.layout, keep_kv=True)
     return x[:, -1], kv_by_stack
 
 
@@ -112,12 +102,12 @@ def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Arra
             caches: cache.Caches) -> tuple[jax.Array, cache.Caches]:
     """Hidden state ``[B, D]`` of new token number ``count`` of every row, and the caches with it."""
     def layer(layers: Sequence[int]) -> Layer:
-        attend = cache.attend_cached(spec.shape, caches, position, count, query_scale(spec.shape), layers)
-        return lambda x, xs: block(x, xs[0], position[:, None], spec.shape, attend, transform(xs[1]), spec.layout,
-                                   layers[0])
+        attend = cache.attend_cached(spec.shape, caches, position, count, model.query_scale(spec.shape), layers)
+        return lambda x, xs: model.block(x, xs[0], position[:, None], spec.shape, attend, transform(xs[1]),
+                                         spec.layout, layers[0])
 
-    x = embed(params[EMBEDDING], token[:, None], spec.shape, spec.compute_dtype, spec.layout)
-    inputs, transform = per_layer_inputs(params, spec.shape, token[:, None], x, spec.layout)
+    x = model.embed(params[EMBEDDING], token[:, None], spec.shape, spec.compute_dtype, spec.layout)
+    inputs, transform = model.per_layer_inputs(params, spec.shape, token[:, None], x, spec.layout)
     inputs = {**inputs, "index": jnp.asarray(cache.index_in_kind(spec.shape))}
     # The scan reads the caches and returns the token's keys and values, which are written after it.
     x, kv_by_stack = LayerScan(spec.shape, layer, inputs, keep_kv=True).run(params, x)
@@ -182,11 +172,11 @@ def decode_until(spec: StepSpec, pick: PickToken, params: Params, lengths: jax.A
 
 def next_logits(spec: StepSpec, params: Params, x: jax.Array) -> jax.Array:
     """``[B, V]`` float32 logits of hidden states ``[B, D]``, split like the vocabulary over the devices."""
-    hidden, head = final_norm(x, params, spec.shape), unembedding(params)
+    hidden, head = model.final_norm(x, params, spec.shape), model.unembedding(params)
     if not spec.layout.splits_vocabulary(head.shape[0]):
-        return final_logits(hidden, head, spec.shape)
+        return model.final_logits(hidden, head, spec.shape)
     hidden = spec.layout.constrain(hidden, spec.layout.copies)
-    return spec.layout.constrain(final_logits(hidden, head, spec.shape), spec.layout.copies, (FSDP, TP))
+    return spec.layout.constrain(model.final_logits(hidden, head, spec.shape), spec.layout.copies, (FSDP, TP))
 
 
 def _pick_greedy(spec: StepSpec, params: Params, x: jax.Array, count: jax.Array) -> GeneratedTokens:

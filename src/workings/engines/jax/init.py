@@ -10,7 +10,7 @@ from workings.engines.jax.params_tree import stacks
 from workings.models.family import PER_LAYER_EMBEDDING
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
-from workings.models.weights import first_value, layer_shapes, outer_shapes
+from workings.models.weights import first_value, layer_shapes
 
 
 def tensor_key(seed: jax.Array | int, name: str) -> jax.Array:
@@ -28,7 +28,8 @@ def parameter_shapes(shape: ModelShape, dtype: Any) -> dict[str, jax.ShapeDtypeS
     """Shapes of all parameters by flat name, with the layers of a stack on the first axis."""
     stacked = {f"layers.{prefix}{name}": (len(layers), *size) for layers, prefix in stacks(shape).items()
                for name, size in layer_shapes(shape, layers[0]).items()}
-    return {name: jax.ShapeDtypeStruct(size, dtype) for name, size in (outer_shapes(shape) | stacked).items()}
+    sizes = family_of(shape).outer_shapes(shape) | stacked
+    return {name: jax.ShapeDtypeStruct(size, dtype) for name, size in sizes.items()}
 
 
 def random_tensor(seed: jax.Array, name: str, size: tuple[int, ...], shape: ModelShape, dtype: Any) -> jax.Array:
@@ -44,5 +45,4 @@ def random_tensor(seed: jax.Array, name: str, size: tuple[int, ...], shape: Mode
     if name.endswith(tuple(f"{each}.weight" for each in family_of(shape).residual)):
         deviation *= (2 * shape.layers) ** -0.5
     # In float32, so that every number format starts from the same random numbers.
-    noise = jax.random.normal(tensor_key(seed, name), size, jnp.float32)
-    return (noise * deviation).astype(dtype)
+    return (jax.random.normal(tensor_key(seed, name), size, jnp.float32) * deviation).astype(dtype)

@@ -147,7 +147,7 @@ class LayerScan:
         start = {kind: _zero_kv(shape, stack[0], x) for stack, kind in kinds.items() if kind is not None}
         (x, loop_shared_kv), kv = jax.lax.scan(iteration, (x, start), xs, unroll=self.unroll)
         return x, loop_shared_kv, {
-            prefixes[stack]: jax.tree.map(partial(_merge_iterations, len(stack)), stack_kv)
+            prefixes[stack]: jax.tree.map(lambda x: x.reshape(-1, *x.shape[-4:]), stack_kv)
             for stack, stack_kv in zip(loop.stacks, kv, strict=True) if stack_kv is not None}
 
     def _scan_inputs(self, loop: LayerLoop, stack: tuple[int, ...], layers: Params) -> tuple[Params, Params]:
@@ -178,11 +178,6 @@ class LayerScan:
 def _split_iterations(loop: LayerLoop, x: jax.Array) -> jax.Array:
     """A stack ``[n, ...]`` as ``[iterations, n / iterations, ...]``; unchanged if there is one layer per iteration."""
     return x if len(x) == loop.iterations else x.reshape(loop.iterations, -1, *x.shape[1:])
-
-
-def _merge_iterations(count: int, x: jax.Array) -> jax.Array:
-    """``[n, B, S, K, H]`` of keys or values with the iterations as the first axis."""
-    return x.reshape(count, *x.shape[-4:])
 
 
 def _slice_stack(loop: LayerLoop, stack: Sequence[int], x: jax.Array) -> jax.Array:

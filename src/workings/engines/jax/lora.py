@@ -18,8 +18,9 @@ from workings.engines.jax.nf4 import BLOCK
 from workings.engines.jax.params_tree import LAYERS, stacks
 from workings.engines.jax.projection import ADAPTER, DROPOUT_KEY, DROPOUT_RATE, SCALE
 from workings.errors import RequestError
+from workings.models.registry import family_of
 from workings.models.shape import ModelShape
-from workings.models.weights import find_projections, layer_shapes, projections
+from workings.models.weights import find_projections, layer_shapes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,7 @@ def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, 
 
 def _refuse_cut_blocks(shape: ModelShape, layer: int, tp: int) -> None:
     sizes = layer_shapes(shape, layer)
-    for name in projections(shape):
+    for name in family_of(shape).projections:
         if f"{name}.weight" not in sizes:
             continue
         out, inner = sizes[f"{name}.weight"]

@@ -224,8 +224,7 @@ def _local(partition: LossPartition, gradient: Gradient, hidden: jax.Array, head
         return loss, d_hidden
     if not vocabulary_parallel:
         d_head = jax.lax.psum(d_head, FSDP)
-    d_head = partition.layout.sum_over_copies(d_head)
-    return loss, d_hidden, d_head.astype(head.dtype)
+    return loss, d_hidden, partition.layout.sum_over_copies(d_head).astype(head.dtype)
 
 
 def _add_loss(partition: LossPartition, gradient: Gradient, loss: jax.Array, h: jax.Array, head: jax.Array,

@@ -16,8 +16,7 @@ LOSS_POSITIONS = "loss_positions"
 
 def select(x: jax.Array, index_BM: jax.Array) -> jax.Array:
     """``[B, M, ...]`` of x ``[B, S, ...]``."""
-    rows = jnp.arange(len(index_BM))[:, None]
-    return x.at[rows, index_BM].get(mode="promise_in_bounds", unique_indices=True)
+    return x.at[jnp.arange(len(index_BM))[:, None], index_BM].get(mode="promise_in_bounds", unique_indices=True)
 
 
 def spread(x_BM: jax.Array, index_BM: jax.Array, length: int) -> jax.Array:

@@ -155,8 +155,7 @@ class Muon(_Rule):
     def init(self, params: dict[str, jax.Array]) -> Moments:
         """Zero moments: one for the layers' matrices, AdamW's two for all other tensors."""
         mine = {name: x for name, x in params.items() if self._orthogonal(name, x)}
-        rest = {name: x for name, x in params.items() if name not in mine}
-        return self.adamw.init(rest) | {
+        return self.adamw.init({name: x for name, x in params.items() if name not in mine}) | {
             "momentum_buffer": {name: jnp.zeros(x.shape, self.moment_dtype) for name, x in mine.items()}}
 
     def update(self, name: str, param: jax.Array, grad: jax.Array, moments: dict[str, jax.Array], step: jax.Array,

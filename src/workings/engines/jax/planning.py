@@ -6,15 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from workings.engines.base import (
-    EngineRequest,
-    Inspection,
-    Inspections,
-    NotInspected,
-    ProgramName,
-    ProgramShapes,
-    Refusal,
-)
+from workings.engines import base
 from workings.engines.gpu_settings import gpu_share
 from workings.engines.jax.target import PACKAGES, compile_for
 from workings.engines.refusals import jax_refusals, refuse
@@ -36,23 +28,23 @@ class JaxPlanning:
     splits_frozen: bool = True
 
     @classmethod
-    def refusals(cls, request: EngineRequest) -> Sequence[Refusal]:
+    def refusals(cls, request: base.EngineRequest) -> Sequence[base.Refusal]:
         """Features of the request that the engine does not have."""
         return [*jax_refusals(request)]
 
     @classmethod
-    def inspect_for(cls, request: EngineRequest, programs: ProgramShapes, target: Target) -> Inspections:
+    def inspect_for(cls, request: base.EngineRequest, programs: base.ProgramShapes, target: Target) -> base.Inspections:
         """Inspections of the engine's own programs, compiled for a target; only the step if it is refused."""
         refuse(jax_refusals(request))
         # XLA needs a full description of a GPU that is absent.
         if target.platform == "gpu" and not target.gpu_config:
-            raise NotInspected
+            raise base.NotInspected
         machine, notes = compile_target(target), _notes(target)
 
-        def inspect(name: ProgramName) -> Inspection:
+        def inspect(name: base.ProgramName) -> base.Inspection:
             return replace(compile_for(request, programs[name], machine, program=name), notes=notes)
 
-        inspections: dict[ProgramName, Inspection] = {}
+        inspections: dict[base.ProgramName, base.Inspection] = {}
         if "step" in programs:
             inspections["step"] = inspect("step")
             if inspections["step"].refused:

@@ -19,10 +19,6 @@ from workings.engines.jax.sharding import NF4_TENSORS, Layout
 @jax.custom_vjp
 def matmul(x: jax.Array, weight: jax.Array) -> jax.Array:
     """The product ``x @ weight.T`` ``[..., out]`` of x ``[..., in]`` and a weight ``[out, in]``."""
-    return _product(x, weight)
-
-
-def _product(x: jax.Array, weight: jax.Array) -> jax.Array:
     return jnp.einsum("...i,oi->...o", x, weight)
 
 
@@ -32,7 +28,8 @@ Residuals = tuple[jax.Array | None, jax.Array | None]
 def _matmul_forward(x: Any, weight: Any) -> tuple[jax.Array, Residuals]:
     # Backward needs x for the gradient of the weight, and the weight for that of x.
     kept = (x.value if weight.perturbed else None, weight.value if x.perturbed else None)
-    return _product(x.value, weight.value), kept  # not `matmul`: remat policies look for plain products
+    # Not `matmul`: remat policies look for plain products.
+    return jnp.einsum("...i,oi->...o", x.value, weight.value), kept
 
 
 def _matmul_backward(residuals: Residuals, dy: jax.Array) -> Residuals:
@@ -67,8 +64,7 @@ def _frozen_forward(layout: Layout, name: str, inner: int, x: jax.Array, codes: 
 def _frozen_backward(layout: Layout, name: str, inner: int, kept: Any,
                      dy: jax.Array) -> tuple[jax.Array, None, None]:
     codes, scales = kept
-    matrix = _dequantized(layout, name, inner, codes, scales, dy.dtype)
-    return jnp.einsum("...o,io->...i", dy, matrix), None, None
+    return jnp.einsum("...o,io->...i", dy, _dequantized(layout, name, inner, codes, scales, dy.dtype)), None, None
 
 
 frozen_matmul.defvjp(_frozen_forward, _frozen_backward)

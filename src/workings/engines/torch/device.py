@@ -16,7 +16,6 @@ from workings.engines.torch.half import multiply
 from workings.errors import DeviceError, first_line
 from workings.hardware.catalog import targets
 from workings.hardware.device import without_alias
-from workings.hardware.machine import cpu_model
 from workings.hints import SETUP_CUDA
 
 ASK_FOR_CPU = "ask for the CPU explicitly: device=cpu"
@@ -91,11 +90,6 @@ def memory_limit(device: torch.device) -> tuple[int, str]:
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory, "device (total memory; other programs share it)"
     return cpu_memory()
-
-
-def device_name(device: torch.device) -> str:
-    """The card's own name, or the operating system's name of the CPU."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_model()
 
 
 def versions() -> dict[str, str]:

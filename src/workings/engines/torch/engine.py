@@ -28,6 +28,7 @@ from workings.engines.torch.step import Rows, State
 from workings.engines.torch.trace.inspect import inspect_step
 from workings.engines.torch.triton.check import kernel_problem, kernels_run_on
 from workings.hardware.device import DeviceFacts
+from workings.hardware.machine import cpu_model
 from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes
 from workings.models.batch import Batch
 
@@ -59,7 +60,7 @@ class TorchEngine(TorchPlanning):
 
     def describe(self) -> DeviceFacts:
         """The device."""
-        kind = device.device_name(self.device.device)
+        kind = torch.cuda.get_device_name(self.device.device) if self.device.platform == "gpu" else cpu_model()
         limit, source = device.memory_limit(self.device.device)
         notes = [self.device.reason, *device.slow_formats(kind, self.request.precision.compute)]
         if self.device.platform == "gpu" and (why := kernel_problem(self.device.device)):

@@ -23,7 +23,8 @@ from workings.engines.torch.sharding import gathered, local, own_part
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
 from workings.models.family import LAYER_SCALAR
-from workings.models.weights import PEFT_PREFIX, find_projections, is_frozen, layer_shapes, projections
+from workings.models.registry import family_of
+from workings.models.weights import PEFT_PREFIX, find_projections, is_frozen, layer_shapes
 
 
 def refuse_unknown(spec: TorchSpec) -> None:
@@ -34,7 +35,7 @@ def refuse_unknown(spec: TorchSpec) -> None:
     find_projections(method.target_modules, shape)
     if method.name != "qlora":
         return
-    for layer, name in product(range(shape.layers), projections(shape)):
+    for layer, name in product(range(shape.layers), family_of(shape).projections):
         size = layer_shapes(shape, layer).get(f"{name}.weight")
         if size is not None and prod(size) % BLOCK:
             raise RequestError(f"method.name: qlora cannot store {name} of layer {layer}: it is {size[0]} x {size[1]}",
@@ -62,7 +63,7 @@ def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
     for name, param in model.named_parameters():
         param.requires_grad_("lora_" in name)
     if method.name == "qlora":
-        quantized = {name.rpartition(".")[2] for name in projections(spec.shape)}
+        quantized = {name.rpartition(".")[2] for name in family_of(spec.shape).projections}
         for name, module in list(model.named_modules()):
             # A projection with an adapter is the `base_layer` of peft's wrapper.
             if type(module) is nn.Linear and name.removesuffix(".base_layer").rpartition(".")[2] in quantized:

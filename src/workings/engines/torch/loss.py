@@ -250,8 +250,7 @@ def _slice_width(hidden: Tensor, weight: Tensor, chunk: int) -> int:
 def _normalizer_by_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, width: int,
                               soft_cap: float) -> tuple[Tensor, Tensor]:
     """``[T]`` log of the sum of exponentials and ``[T, K]`` logits of the targets, slice by slice of the vocabulary."""
-    positions = hidden.shape[0]
-    log_z = torch.full((positions,), -torch.inf, dtype=torch.float32, device=hidden.device)
+    log_z = torch.full((hidden.shape[0],), -torch.inf, dtype=torch.float32, device=hidden.device)
     target_logits = torch.zeros(targets.shape, dtype=torch.float32, device=hidden.device)
     for start in range(0, weight.shape[0], width):
         logits = _logits(hidden, weight[start:start + width].to(hidden.dtype), soft_cap)

@@ -85,10 +85,6 @@ class DistinctPositions:
         arrays = index, first, index.reshape(-1)[supervised_N]
         return cls(*(torch.from_numpy(x.astype(np.int64)).to(device) for x in arrays))
 
-    def to_distinct(self, x_BS: Tensor) -> Tensor:
-        """``[1, P]`` of ``[B, S]``, which is equal where prefixes are equal."""
-        return x_BS.reshape(-1).index_select(0, self.first_P)[None]
-
     def split(self, x_1NPH: Tensor) -> Tensor:
         """Queries, keys or values of attention's rows ``[B, N, S, H]``; finite numbers at padding."""
         _, heads, count, size = x_1NPH.shape

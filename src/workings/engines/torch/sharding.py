@@ -154,12 +154,6 @@ def split(model: PreTrainedModel, mesh: ProcessMesh, device: torch.device) -> Fs
     return root
 
 
-def allow_sum_between_copies(root: nn.Module, last: bool) -> None:
-    """Let split copies sum their gradients in the next backward pass, if it is the update's ``last`` one."""
-    if isinstance(root, FSDPModule):
-        root.set_requires_all_reduce(last)
-
-
 def sum_over_copies(mesh: ProcessMesh, params: Iterable[nn.Parameter]) -> None:
     """Sum the gradients of whole copies, in float32, once an update. Every process must call it."""
     if mesh.fsdp > 1 or mesh.replicate == 1:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 from transformers import PreTrainedModel
 
 from workings.engines.torch.attention import AttentionMask
@@ -27,7 +28,7 @@ from workings.engines.torch.optimizers import update_tensor
 from workings.engines.torch.optimizers.base import UpdateContext, clip_factor, slots_of, sum_of_squares
 from workings.engines.torch.prefix_sharing import DistinctPositions
 from workings.engines.torch.rounding import MASTER
-from workings.engines.torch.sharding import FsdpRoot, allow_sum_between_copies, local, sum_over_copies
+from workings.engines.torch.sharding import FsdpRoot, local, sum_over_copies
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
 from workings.models.batch import Batch, BatchShape
@@ -154,7 +155,8 @@ def supervised(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
     if rows.distinct is None:
         hidden, index = hidden_states(model, rows.tokens, rows.positions, rows.visible), rows.index
     else:
-        tokens, positions = (rows.distinct.to_distinct(x) for x in (rows.tokens, rows.positions))
+        first_P = rows.distinct.first_P
+        tokens, positions = (x.reshape(-1).index_select(0, first_P)[None] for x in (rows.tokens, rows.positions))
         hidden = hidden_states(model, tokens, positions, AttentionMask(distinct=rows.distinct))
         index = rows.distinct.supervised_N
     return hidden.reshape(-1, hidden.shape[-1]).index_select(0, index)
@@ -219,7 +221,8 @@ def _backward(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor:
     metrics = torch.zeros((len(spec.request.objective.metrics), 2), device=spec.device)
     log_probs: list[Tensor] = []
     for number, rows in enumerate(micro_batches, start=1):
-        allow_sum_between_copies(state.root, number == len(micro_batches))
+        if isinstance(state.root, FSDPModule):  # split copies sum their gradients in the last backward pass only
+            state.root.set_requires_all_reduce(number == len(micro_batches))
         with dropping_inputs(state.model, spec.request.seed, f"{state.step}, {number}, {spec.mesh.rank}"):
             loss, result = state.run(partial(micro_batch_objective, spec, rows=rows, divisor=divisor))
             loss.backward()

@@ -10,14 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from workings.errors import RequestError
-from workings.models.family import (
-    LAYER_SCALAR,
-    NEEDED,
-    PER_LAYER_EMBEDDING,
-    PER_LAYER_NORM,
-    PER_LAYER_PROJECTION,
-    Family,
-)
+from workings.models import family as names
+from workings.models.family import NEEDED, Family
 from workings.models.hf_config import MAX_VALUE
 from workings.models.shape import ModelShape
 
@@ -87,7 +81,7 @@ class Gemma4(Family):
                 shapes.pop(name, None)
         elif shape.keys_as_values and not shape.slides(layer):
             del shapes["self_attn.v_proj.weight"]
-        shapes[LAYER_SCALAR] = (1,)
+        shapes[names.LAYER_SCALAR] = (1,)
         if shape.per_layer_width:
             shapes |= {"per_layer_input_gate.weight": (shape.per_layer_width, width),
                        "per_layer_projection.weight": (width, shape.per_layer_width),
@@ -107,8 +101,9 @@ class Gemma4(Family):
         shapes = super().outer_shapes(shape)
         if shape.per_layer_width:
             packed = shape.layers * shape.per_layer_width
-            shapes |= {PER_LAYER_EMBEDDING: (shape.vocab_size, packed), PER_LAYER_PROJECTION: (packed, shape.width),
-                       PER_LAYER_NORM: (shape.per_layer_width,)}
+            shapes |= {names.PER_LAYER_EMBEDDING: (shape.vocab_size, packed),
+                       names.PER_LAYER_PROJECTION: (packed, shape.width),
+                       names.PER_LAYER_NORM: (shape.per_layer_width,)}
         return shapes
 
     def read_attention(self, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,7 +161,7 @@ FAMILY = Gemma4(
     fixed={"attention_bias": False},
     other_model_types=("gemma4_unified_text",),  # of the 12B model
     multimodal={"gemma4": {"model_type": "gemma4_text"}, "gemma4_unified": {"model_type": "gemma4_text"}},
-    frozen=(LAYER_SCALAR, PER_LAYER_EMBEDDING),
+    frozen=(names.LAYER_SCALAR, names.PER_LAYER_EMBEDDING),
     switches={"norm_plus_one": False, "norm_rounds_once": True, "post_norms": True, "qk_norm": True, "value_norm": True,
               "query_scale": 1.0, "rope_theta": 1_000_000.0, "local_rope_theta": 10_000.0, "rotated_part": 0.25,
               "sliding_window": 512, "sliding_pattern": 6, "last_layer_global": True, "final_softcap": 30.0,

@@ -7,14 +7,7 @@ from typing import Any
 import numpy as np
 
 from workings.errors import RequestError
-from workings.models.gguf.families import (
-    ARCHITECTURES,
-    common_header,
-    gguf_names,
-    hyperparameters,
-    rope_factors,
-    to_gguf,
-)
+from workings.models.gguf import families
 from workings.models.shape import ModelShape
 
 OUTPUT = "output.weight"
@@ -32,11 +25,11 @@ class Form:
 
     def header(self, shape: ModelShape) -> dict[str, Any]:
         """Keys without the architecture's name. Raises `RequestError` for a setting that llama.cpp does not compute."""
-        return hyperparameters(shape)
+        return families.hyperparameters(shape)
 
     def names(self, shape: ModelShape) -> dict[str, str]:
         """Name of every tensor in a GGUF file -> Hugging Face's name of the tensor with its values."""
-        return {gguf_name: name for name, gguf_name in gguf_names(shape, self.architecture).items()}
+        return {gguf_name: name for name, gguf_name in families.gguf_names(shape, self.architecture).items()}
 
     def size(self, name: str, size: tuple[int, ...]) -> tuple[int, ...]:
         """Shape in a GGUF file of Hugging Face's tensor ``name``, whose own shape is ``size``."""
@@ -45,11 +38,11 @@ class Form:
 
     def change(self, shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
         """Float32 values in a GGUF file of Hugging Face's float32 tensor ``name``."""
-        return to_gguf(shape, name, tensor)
+        return families.to_gguf(shape, name, tensor)
 
     def rotation(self, shape: ModelShape) -> np.ndarray | None:
         """Content of `ROPE_FACTORS`; None for a file without it."""
-        return rope_factors(shape)
+        return families.rope_factors(shape)
 
 
 class _Olmo3(Form):
@@ -58,7 +51,7 @@ class _Olmo3(Form):
     def header(self, shape: ModelShape) -> dict[str, Any]:
         if shape.heads * shape.head_dim != shape.width:
             raise _not_computed(shape, f"heads * head_dim = {shape.heads * shape.head_dim}, width {shape.width}")
-        values = common_header(shape) | _sliding(shape)
+        values = families.common_header(shape) | _sliding(shape)
         if shape.rope_scaling != 1.0:
             raise _not_computed(shape, "linear scaling of rotation")
         if shape.rope_yarn:
@@ -82,7 +75,7 @@ class _Gemma4(Form):
     def header(self, shape: ModelShape) -> dict[str, Any]:
         layers = range(shape.layers)
         large = shape.global_head_dim or shape.head_dim
-        values = common_header(shape) | _sliding(shape) | {
+        values = families.common_header(shape) | _sliding(shape) | {
             "attention.key_length": large, "attention.value_length": large, "rope.dimension_count": large,
             "attention.key_length_swa": shape.head_dim, "attention.value_length_swa": shape.head_dim,
             "rope.dimension_count_swa": shape.head_dim, "rope.freq_base_swa": shape.local_rope_theta,
@@ -117,7 +110,7 @@ class _Qwen35(Form):
             raise _not_computed(shape, "heads of keys and of values of different sizes")
         rotated = int(shape.head_dim * shape.rotated_part)
         third, rest = divmod(rotated // 2, 3)
-        return common_header(shape) | {
+        return families.common_header(shape) | {
             "rope.dimension_count": rotated,
             # Pairs that rotate by time, height and width, which are the same number in text.
             "rope.dimension_sections": [third + (rest > 0), third + (rest > 1), third, 0],
@@ -153,7 +146,7 @@ class _Qwen35(Form):
         return np.concatenate([before, moved.reshape(values.shape)])
 
 
-FORMS: Mapping[str, Form] = {name: Form(name) for name in ARCHITECTURES} | {
+FORMS: Mapping[str, Form] = {name: Form(name) for name in families.ARCHITECTURES} | {
     "olmo3": _Olmo3("olmo2"), "gemma4": _Gemma4("gemma4"), "qwen3_5": _Qwen35("qwen35")}
 """Family -> how it is written."""
 

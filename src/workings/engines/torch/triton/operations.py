@@ -36,18 +36,6 @@ def _fill(x: Tensor, kernel: Callable[[Any], None], plain: Callable[[], None]) -
         plain()
 
 
-def _dense(x: Tensor) -> Tensor:
-    """``x``, or a copy if its elements are not one piece of memory in which each row is in order."""
-    # In the second layout heads are before positions in `x`, and after them in memory.
-    is_dense = x.is_contiguous() or (x.dim() == 4 and x.transpose(1, 2).is_contiguous())
-    return x if is_dense else x.contiguous()
-
-
-def _laid_out_as(x: Tensor, like: Tensor) -> Tensor:
-    """``x``, or a copy if its order in memory is not that of ``like``."""
-    return x if x.stride() == like.stride() else torch.empty_like(like, dtype=x.dtype).copy_(x)
-
-
 def _rows(x: Tensor) -> Tensor:
     """``[R, D]`` of a dense tensor, in the order of memory."""
     return x.as_strided((x.numel() // x.shape[-1], x.shape[-1]), (x.shape[-1], 1), x.storage_offset())
@@ -62,7 +50,9 @@ def norm(x: Tensor, weight: Tensor, offset: int, epsilon: float) -> Tensor:
 class _Norm(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, offset: int, epsilon: float) -> Tensor:
-        x = _dense(x)
+        # Rows must be in order in one piece of memory. Heads may be before positions in `x`, and after them in memory.
+        if not x.is_contiguous() and not (x.dim() == 4 and x.transpose(1, 2).is_contiguous()):
+            x = x.contiguous()
         y, count = torch.empty_like(x), x.numel() // x.shape[-1]
         inverse_R = torch.empty(count, dtype=torch.float32, device=x.device)
         block, tile, warps = _tiles(x.shape[-1])
@@ -82,7 +72,9 @@ class _Norm(Function):
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, inverse_R = ctx.saved_tensors
-        dy, dx = _laid_out_as(outer[0], x), torch.empty_like(x)
+        dy, dx = outer[0], torch.empty_like(x)
+        if dy.stride() != x.stride():
+            dy = torch.empty_like(x, dtype=dy.dtype).copy_(dy)
         block, tile, warps = _tiles(x.shape[-1])
         programs = -(-inverse_R.shape[0] // (tile * TILES))
         of_weight = ctx.needs_input_grad[1]

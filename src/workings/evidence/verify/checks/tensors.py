@@ -24,7 +24,7 @@ from workings.evidence.verify.tree import shown
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.shards import join_slices, shard_files
-from workings.models.weights import PEFT_PREFIX, is_frozen, layer_shapes, parameter_count, projections, tensor_shapes
+from workings.models.weights import PEFT_PREFIX, is_frozen, layer_shapes, parameter_count, tensor_shapes
 from workings.record.canonical import loads
 from workings.record.layout import CONFIG, MODEL_SHAPE
 from workings.record.storage import parsed_bytes
@@ -325,7 +325,7 @@ def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Sha
     # peft's names of layers with another prefix are not worked out here.
     if family.layer_prefix != "model.layers":
         raise NotChecked(f"adapters of a {shape.family} model are named in transformers' own way", blocking=False)
-    module_names = {name.rpartition(".")[2]: name for name in projections(shape)}
+    module_names = {name.rpartition(".")[2]: name for name in family_of(shape).projections}
     if unknown := [name for name in method.target_modules if name not in module_names]:
         raise RecordError(f"{CONFIG}: {shape.family} has no projection {unknown[0][:40]!r}")
     adapter_shapes: _Shapes = {}
