@@ -54,6 +54,8 @@ class TrainSetup(ResolvedRun):
     @property
     def questions(self) -> list[Item]:
         """Items whose answers are logged at each evaluation during training."""
+        if not self.data.items:
+            return []
         return self.data.items[:self.recipe.evaluation.samples]
 
     @property
