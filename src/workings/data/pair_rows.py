@@ -151,9 +151,8 @@ def read_log_prob_lines(lines: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Log probabilities from such lines. Raises `RecordError` for an invalid line, and for an id that comes twice."""
     sums: dict[str, float] = {}
     for number, line in enumerate(lines, start=1):
-        name = line.get("id")
-        log_prob: Any = line.get("log_prob")
-        if not isinstance(name, str) or name in sums or type(log_prob) not in (int, float):
+        name, log_prob = line.get("id"), line.get("log_prob")
+        if not isinstance(name, str) or name in sums or not isinstance(log_prob, int | float) or type(log_prob) is bool:
             raise RecordError(f"line {number} of the reference's log probabilities: an id and a number were expected, "
                               "each id once")
         # Exact: every float32 is a float64, whose shortest text is read back to the bit.
