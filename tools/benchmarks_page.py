@@ -102,8 +102,9 @@ def peers(found: dict[str, Any]) -> list[str]:
     """Compared with TRL and Tunix."""
     slower = [f"{ENGINES[bar][6:]} at {title} ({bars[bar]:.2f})" for title, bars in speeds() for bar in ("torch", "jax")
               if bars[bar] < 1]
-    intel = result("peers_intel")["values"]["cases"]["smollm2-lora"]
-    other = {engine: intel["ratios"][f"{engine}_to_trl_best"] for engine in ("torch", "jax")}
+    intel = result("peers_intel")
+    assert intel is not None
+    other = {engine: intel["values"]["cases"]["smollm2-lora"]["ratios"][f"{engine}_to_trl_best"] for engine in ("torch", "jax")}
     lines = [f"Slower than TRL at its best: {', '.join(slower) or 'nothing that was measured'}. With LoRA on traces JAX "
              f"reached {other['jax']:.2f} and PyTorch {other['torch']:.2f} on an Intel Xeon, whose bf16 is slower.", "",
              "Fine-tuning of real models on GSM8K's rows: our two engines, TRL's `SFTTrainer` (with PEFT's LoRA) and "
