@@ -105,8 +105,8 @@ def peers(found: dict[str, Any]) -> list[str]:
     intel = result("peers_intel")
     assert intel is not None
     ratios = intel["values"]["cases"]["smollm2-lora"]["ratios"]
-    lines = [f"Slower than TRL at its best: {', '.join(slower) or 'nothing that was measured'}. With LoRA on traces, on an "
-             f"Intel Xeon, whose bf16 is slower: JAX {ratios['jax_to_trl_best']:.2f}, PyTorch "
+    lines = [f"Slower than TRL at its best: {', '.join(slower) or 'nothing that was measured'}.", "",
+             f"With LoRA on traces, on an Intel Xeon, whose bf16 is slower: JAX {ratios['jax_to_trl_best']:.2f}, PyTorch "
              f"{ratios['torch_to_trl_best']:.2f}.", "",
              "Fine-tuning of real models on GSM8K's rows: our two engines, TRL's `SFTTrainer` (with PEFT's LoRA) and "
              "Tunix's `PeftTrainer`. All start with the same weights and learn from the same tokens, 8 rows per "
