@@ -106,8 +106,8 @@ def peers(found: dict[str, Any]) -> list[str]:
     assert intel is not None
     ratios = intel["values"]["cases"]["smollm2-lora"]["ratios"]
     lines = [f"Slower than TRL at its best: {', '.join(slower) or 'nothing that was measured'}.", "",
-             f"With LoRA on traces, on an Intel Xeon, whose bf16 is slower: JAX {ratios['jax_to_trl_best']:.2f}, PyTorch "
-             f"{ratios['torch_to_trl_best']:.2f}.", "",
+             "With LoRA on traces, on an Intel Xeon, whose bf16 is slower: "
+             f"JAX {ratios['jax_to_trl_best']:.2f}, PyTorch {ratios['torch_to_trl_best']:.2f}.", "",
              "Fine-tuning of real models on GSM8K's rows: our two engines, TRL's `SFTTrainer` (with PEFT's LoRA) and "
              "Tunix's `PeftTrainer`. All start with the same weights and learn from the same tokens, 8 rows per "
              "update, with AdamW and clipping on two threads; each runs in a fresh process, and they take turns. Only "
