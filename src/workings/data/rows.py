@@ -162,7 +162,7 @@ class RowSet:
             entry = {"id": row.id, "status": "kept", "digest": row.digest, "tokens": len(row.tokens),
                      "supervised_tokens": row.supervised_tokens, "prompt_digest": row.prompt_digest}
             learned_turns = row.learned_turns
-            # Left out for one turn, for compatibility with earlier indexes.
+            # Left out for one turn, as nearly all rows have it.
             if len(learned_turns) > 1:
                 entry |= {"learned_turns": [list(turn) for turn in learned_turns],
                           "earlier_prompt_digests": list(row.earlier_prompt_digests)}
