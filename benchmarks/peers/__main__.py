@@ -74,7 +74,7 @@ def contenders(case: str, peers: str, facts: dict[str, Any]) -> dict[str, tuple[
 
 
 def turn(command: list[str], folder: Path, settings: dict[str, Any], limit: float) -> dict[str, Any] | None:
-    """One contender in a fresh process; None where it was not done after ``limit`` seconds."""
+    """One contender in a fresh process; None if it failed, or was not done after ``limit`` seconds."""
     try:
         done = subprocess.run([*command, str(folder), json.dumps(settings)], capture_output=True, text=True,
                               check=False, cwd=ROOT, timeout=limit, env=os.environ | NOTHING_KEPT | (
@@ -82,7 +82,9 @@ def turn(command: list[str], folder: Path, settings: dict[str, Any], limit: floa
     except subprocess.TimeoutExpired:
         return None
     if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+        # The other contenders' turns count all the same.
+        print(f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}", file=sys.stderr)
+        return None
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 

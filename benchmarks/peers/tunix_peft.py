@@ -43,8 +43,8 @@ def stacked(folder: Path, layers: int) -> dict[str, Any]:
 
 
 def example(batch: Batch) -> dict[str, np.ndarray]:
-    """A batch as `model_input` takes it; Tunix's mask is at the token, our weights one before."""
-    return {"tokens": batch.tokens[0], "supervised": np.roll(batch.weights[0], 1, -1), "real": batch.segment_ids[0]}
+    """A batch as `model_input` takes it; Tunix's mask is at the token, our loss mask one before."""
+    return {"tokens": batch.tokens[0], "supervised": np.roll(batch.loss_mask[0], 1, -1), "real": batch.segment_ids[0]}
 
 
 def main(folder: Path, settings: dict[str, Any]) -> None:
