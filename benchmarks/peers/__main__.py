@@ -108,7 +108,8 @@ def run_case(case: str, asked: argparse.Namespace, load: Load) -> dict[str, Any]
                 found = turn(command, folder, settings, asked.limit)
                 if found is None:
                     unfinished.append(contender)
-                    print(f"{case:11} {contender:17} not done after {asked.limit:g} s, load {before:.2f}", flush=True)
+                    print(f"{case:11} {contender:17} failed, or was not done after {asked.limit:g} s, load {before:.2f}",
+                          flush=True)
                     continue
                 found["load_before"] = round(before, 2)
                 turns.setdefault(contender, []).append(found)
@@ -173,7 +174,7 @@ def main(arguments: list[str]) -> int:
             write_result(RESULT, what="Supervised tokens per second and peak memory next to TRL and Tunix on a CPU.",
                          command="python -m benchmarks.peers", packages=["torch", "jax", "google-tunix"],
                          load_before=first, values=values)
-    print(f"wrote {RESULT.relative_to(ROOT)}")
+            print(f"wrote {RESULT.relative_to(ROOT)}")
     return 0
 
 

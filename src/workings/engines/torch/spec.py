@@ -60,15 +60,16 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
         raise RequestError(f"memory.attention: flash does not cap scores, and a {shape.family} model needs that",
                            "a function that caps them", "memory.attention=chunked")
     mesh, objective = mesh or ProcessMesh(), request.objective
-    one_cpu = device.type == "cpu" and memory.cpu_optimizations and mesh.processes == 1
-    one_card = device.type != "cpu" and mesh.processes == 1
+    # Several processes share each micro batch by rows, so what one of them saves the others would wait for.
+    saves = mesh.processes == 1 and (device.type != "cpu" or memory.cpu_optimizations)
     # Equal prefixes are computed alike only without linear states, dropout and an unverified class's own attention.
     may_share = shape.verified and not shape.has_state and not request.method.dropout
     return TorchSpec(
         request=request, device=device, on_card=device.type == "cuda", mesh=mesh,
         attention=choose(memory.attention, device.type, shape.attention_softcap),
-        group_by_length=one_cpu and isinstance(objective, OfCompletions) and objective.rows_may_move,
-        share_prefixes=(one_cpu or one_card) and isinstance(objective, OfCompletions) and may_share,
+        group_by_length=(saves and device.type == "cpu" and isinstance(objective, OfCompletions)
+                         and objective.rows_may_move),
+        share_prefixes=saves and isinstance(objective, OfCompletions) and may_share,
         card_kernels=kernels_run_on(device) and precision.compute != "fp16",
         parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.activations],
         product_dtype=DTYPES[precision.compute],
