@@ -108,8 +108,8 @@ def run_case(case: str, asked: argparse.Namespace, load: Load) -> dict[str, Any]
                 found = turn(command, folder, settings, asked.limit)
                 if found is None:
                     unfinished.append(contender)
-                    print(f"{case:11} {contender:17} failed, or was not done after {asked.limit:g} s, load {before:.2f}",
-                          flush=True)
+                    print(f"{case:11} {contender:17} failed, or was not done after {asked.limit:g} s, "
+                          f"load {before:.2f}", flush=True)
                     continue
                 found["load_before"] = round(before, 2)
                 turns.setdefault(contender, []).append(found)
