@@ -103,6 +103,13 @@ def test_each_of_two_processes_draws_its_share_and_has_all_completions(of_adapte
     assert max(ends[:6]) != max(ends[6:])
 
 
+def test_layers_are_gathered_once_for_a_batch_of_answers_if_they_fit(of_adapters: dict[str, Any]) -> None:
+    """Three layers and the rest of the model; six tokens of each answer. Training splits the layers again."""
+    small, large = of_adapters["gathered"]["small"], of_adapters["gathered"]["large"]
+    assert (small.pop("gathers"), large.pop("gathers")) == (1 + 6 * 3, 1 + 3)
+    assert small == large, "tokens, and the step after them"
+
+
 def test_rows_are_split_among_processes() -> None:
     assert [ProcessMesh(fsdp=4, rank=rank).rows(8) for rank in (0, 3)] == [slice(0, 2), slice(6, 8)]
     with pytest.raises(RequestError, match="6 rows per micro batch cannot be split over fsdp=4"):

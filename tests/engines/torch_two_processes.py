@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.engines.tiny import random_batch, request, rewarded_adapters, tiny_shape
 from workings.config.method import LoraConfig, QloraConfig
@@ -151,6 +152,26 @@ def drawn(opened: TorchEngine) -> dict[str, Any]:
     return found
 
 
+class GatherCounter(TorchDispatchMode):
+    """Counts the times that FSDP gathers a layer."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += function is torch.ops.c10d._allgather_base_.default
+        return function(*args, **(kwargs or {}))
+
+
+def gathered(opened: TorchEngine, device_bytes: int) -> dict[str, Any]:
+    """Completions on devices of this memory, and how often weights are gathered for them; a step follows."""
+    opened.spec = replace(opened.spec, device_bytes=device_bytes)
+    state = opened.init(0)
+    with GatherCounter() as gathers:
+        answers = opened.generate(state, PROMPTS, max_new_tokens=6, stop_ids=[])
+    _, after = curve(opened, state, 1)
+    return {"tokens": [answer.tokens for answer in answers], "gathers": gathers.count, "after": after}
+
+
 def live_bytes(case: str) -> int:
     """What a step takes in this process, followed storage by storage."""
     opened = TorchEngine.open(TRACED[case])
@@ -175,6 +196,8 @@ def main(case: str = "", load: str = "", save: str = "") -> None:
     else:
         opened = TorchEngine.open(request(mesh=MeshConfig(fsdp=2), objective=PolicyGradient(), **CASES["lora"]))
         values = rewarded_adapters(opened) | {"drawn": from_all(drawn(opened))}
+        values["gathered"] = {name: gathered(engine("adamw", 2), device_bytes)
+                              for name, device_bytes in (("small", 0), ("large", 1 << 30))}
     if dist.get_rank() == 0:
         sys.stdout.write(json.dumps(values) + "\n")
     dist.barrier()

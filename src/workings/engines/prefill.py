@@ -16,6 +16,8 @@ MAX_PROMPTS = 128
 """The most rows that a process generates at a time."""
 LARGEST_ACTIVATION = 128 << 20
 """The most bytes of the inner activation of one feed-forward, on one device."""
+KEPT_SHARE = 0.7
+"""Share of a device's memory up to which gathered layers are kept while completions are written."""
 STATE_WIDTH = 4
 """A linear-attention layer needs this many times the width of its queries, keys and values."""
 
@@ -25,6 +27,15 @@ def prompts_at_a_time(shape: ModelShape, length: int, bytes_a_number: int) -> in
     widest = max(STATE_WIDTH * state_channels(shape) if shape.is_linear(layer) else shape.mlp_width_of(layer)
                  for layer in range(shape.layers))
     return max(1, LARGEST_ACTIVATION // max(1, length * widest * bytes_a_number))
+
+
+def keeps_gathered_layers(*, state_bytes: int, gathered_bytes: int, cache_bytes: int, device_bytes: int) -> bool:
+    """Whether devices that split a model keep its layers whole while they write completions.
+
+    Otherwise they gather each layer again for every token. ``state_bytes``: what one device holds of weights and
+    moments; ``gathered_bytes``: whole weights; ``cache_bytes``: keys and values of its rows at their greatest length.
+    """
+    return state_bytes + gathered_bytes + cache_bytes <= KEPT_SHARE * device_bytes
 
 
 def copies_of_each(prompts: Sequence[Sequence[int]], most: int) -> int:

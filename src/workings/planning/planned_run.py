@@ -22,6 +22,8 @@ class PlannedRun:
     mesh: base.MeshShape
     programs: base.ProgramShapes
     """All programs of the run, each with its largest shape over all devices."""
+    process_per_device: bool = False
+    """Whether the engine runs one process per device, as PyTorch does."""
 
     @classmethod
     def on_target(cls, recipe: Recipe, shape: ModelShape, target: Target,
@@ -33,8 +35,9 @@ class PlannedRun:
         split_frozen = engine is None or engine.splits_frozen
         request = replace(engine_request(recipe, shape, target), split_frozen=split_frozen)
         mesh = mesh_of(recipe, target)
-        processes = mesh.row_devices if getattr(engine, "process_per_device", False) else 1
-        return cls(recipe=recipe, request=request, target=target, mesh=mesh,
+        process_per_device = getattr(engine, "process_per_device", False)
+        processes = mesh.row_devices if process_per_device else 1
+        return cls(recipe=recipe, request=request, target=target, mesh=mesh, process_per_device=process_per_device,
                    programs=programs_of(recipe, mesh.row_devices, MAX_PROMPTS * processes))
 
     @property

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 from workings.config.method import FULL
 from workings.config.training import BYTES_OF_FORMAT
-from workings.engines.base import EngineRequest, MeshShape, ProgramShape
+from workings.engines.base import EngineRequest, GenerationShape, MeshShape, ProgramName, ProgramShape
+from workings.engines.prefill import keeps_gathered_layers
 from workings.hardware.catalog import Target
 from workings.models.batch import BatchShape
 from workings.models.family import PER_LAYER_EMBEDDING
 from workings.models.operations import attention_operations, outer_weights_met, weights_met, weights_read
 from workings.planning import memory_formulas
-from workings.planning.forward_memory import prompts_to_read
+from workings.planning.forward_memory import kv_cache_elements, prompts_to_read
 from workings.planning.planned_run import PlannedRun
 from workings.record.number_text import duration, percent
 from workings.ways.parts.rollout_batch import rollout_way
@@ -149,7 +150,7 @@ def estimate_run_time(run: PlannedRun, step: float, *, items: int, teacher: Engi
     seconds_per_operation = step / step_operations(run.request, run.step)
     evaluation, missing = _evaluation_time(run, seconds_per_operation, items)
     if run.mesh.fsdp > 1 and not run.target.interconnect_gb_s and {"generation", "drawing"} & set(programs):
-        missing.append("weights that devices gather for every new token")
+        missing.append("weights that devices gather to write answers")
     rollouts, sampling = 0, 0.0
     if way.examples == "prompts":
         rollouts = ceil(steps / rollout_way(recipe).updates)
@@ -188,7 +189,8 @@ def _evaluation_time(run: PlannedRun, seconds_per_operation: float, items: int) 
     if "generation" not in programs:
         return 0.0, missing
     prompts, *_ = programs["generation"]
-    batch_seconds = generation_seconds(run.request, programs["generation"], run.target, run.mesh, seconds_per_operation)
+    batch_seconds = generation_seconds(run.request, programs["generation"], run.target, run.mesh, seconds_per_operation,
+                                       gathers_once=_gathers_once(run, "generation"))
     # The untrained model answers the same items, too.
     batches = -(-items // prompts) * (2 if recipe.evaluation.base else 1)
     if recipe.evaluation.samples:
@@ -208,19 +210,32 @@ def rollout_sampling_seconds(run: PlannedRun, seconds_per_operation: float) -> f
     batches = -(-way.completions_of_a_rollout(run.recipe.batch, mesh.row_devices) // rows)
     # Each device reads its own prompts, so the number is rounded by device.
     read = prompts_to_read(request, "drawing", -(-rows // mesh.row_devices)) * mesh.row_devices
-    seconds = batches * generation_seconds(request, shape, run.target, mesh, seconds_per_operation, read=read)
+    seconds = batches * generation_seconds(request, shape, run.target, mesh, seconds_per_operation, read=read,
+                                           gathers_once=_gathers_once(run, "drawing"))
     if way.updates > 1:
         seconds += way.updates * seconds_per_operation * step_operations(request, run.step) / 3
     return seconds
 
 
+def _gathers_once(run: PlannedRun, program: ProgramName) -> bool:
+    """Whether devices gather split layers once for a batch of answers (`workings.engines.prefill`)."""
+    request, (fsdp, tp), shape = run.request, run.mesh.of_a_copy, run.programs[program]
+    assert isinstance(shape, GenerationShape)  # both programs that write answers have one
+    rows, length = -(-shape.prompts // run.mesh.row_devices), shape.prompt_tokens + shape.new_tokens
+    cache = rows * kv_cache_elements(request.shape, length) * BYTES_OF_FORMAT[request.precision.activations]
+    return run.process_per_device and keeps_gathered_layers(
+        state_bytes=sum(memory_formulas.state_parts(request, fsdp, tp).values()),
+        gathered_bytes=memory_formulas.weight_bytes(request, 1, tp), cache_bytes=cache,
+        device_bytes=run.target.memory_bytes)
+
+
 def generation_seconds(request: EngineRequest, prompts: ProgramShape, target: Target, mesh: MeshShape,
-                   seconds_per_operation: float, *, read: int = 0) -> float:
+                       seconds_per_operation: float, *, read: int = 0, gathers_once: bool = False) -> float:
     """Seconds to generate the most new tokens for one batch of prompts of the greatest length.
 
     Operations decide the time to read the prompts. Memory bandwidth decides the time to write a token, because every
-    weight is read for it. Each device of ``fsdp`` also receives the layers' weights of all others for every token.
-    ``read``: number of prompts, if several answers continue a prompt; 0: as many as answers.
+    weight is read for it. Each device of ``fsdp`` also receives the layers' weights of all others, for every token or
+    once (``gathers_once``). ``read``: number of prompts, if several answers continue a prompt; 0: as many as answers.
     """
     rows, length, new_tokens = prompts
     forward = seconds_per_operation * (step_operations(request, BatchShape(1, read or rows, length)) / 3)
@@ -233,10 +248,12 @@ def generation_seconds(request: EngineRequest, prompts: ProgramShape, target: Ta
     layer_bytes = (memory_formulas.exact_parts(request, BatchShape(1, 1, 1), 1, 1)["parameters"] - outer_bytes) / tp
     # Each device reads its own piece of the embedding; only a few rows travel.
     token_seconds = (layer_bytes + outer_bytes / (fsdp * tp)) / target.bandwidth_gb_s
+    gathering_seconds = 0.0
     if target.interconnect_gb_s:
-        token_seconds += layer_bytes * (1 - 1 / fsdp) / target.interconnect_gb_s
+        gathering_seconds = layer_bytes * (1 - 1 / fsdp) / target.interconnect_gb_s
+    gathered_times = 1 if gathers_once else new_tokens
     # The rates are in GB a second.
-    return forward + new_tokens * token_seconds / (1e9 * BANDWIDTH_SHARE)
+    return forward + (new_tokens * token_seconds + gathered_times * gathering_seconds) / (1e9 * BANDWIDTH_SHARE)
 
 
 def _outer_elements(request: EngineRequest, tp: int) -> int:

@@ -211,7 +211,8 @@ class TorchEngine(TorchPlanning):
                 own_seeds = [seeds[i] for i in indices[mesh.rows(len(indices))]]
                 uniform = generate.uniform_numbers(own_seeds, max_new_tokens, self.device.device)
                 pick = generate.sampled(temperature, uniform)
-            with torch.no_grad():
+            length = max(len(prompts[i]) for i in indices) + max_new_tokens
+            with torch.no_grad(), generate.gathering_once(self.spec, state, len(indices) // mesh.processes, length):
                 completions = state.run(partial(
                     generate.complete, self.spec, prompts=[prompts[i] for i in indices], stop_ids=stop_ids,
                     max_new_tokens=max_new_tokens, pick=pick, copies=copies, tell=tell))

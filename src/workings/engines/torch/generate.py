@@ -10,20 +10,24 @@ Shape suffixes: B rows, P padded prompt length, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from transformers import DynamicCache, PreTrainedModel
 
 from workings.engines.base import Completion
-from workings.engines.prefill import MAX_PROMPTS, prompts_at_a_time
+from workings.engines.prefill import MAX_PROMPTS, keeps_gathered_layers, prompts_at_a_time
 from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.decode import ROOM, Decoder, FixedCache, PickToken
 from workings.engines.torch.linear_attention import empty_cache, join_caches
 from workings.engines.torch.model import caching, hidden_states
+from workings.engines.torch.sharding import layers_stay_gathered
 from workings.engines.torch.spec import TorchSpec
+from workings.engines.torch.step import State
 
 WHOLE = 2.0**62
 """Probability 1 as an integer. With rounding, the sum over the largest vocabulary stays below 2**63."""
@@ -75,6 +79,23 @@ def batch_indices(prompts: Sequence[Sequence[int]], copies: int = 1, processes: 
     rows = MAX_PROMPTS // copies * copies * processes
     batches = [group[start:start + rows] for group in groups for start in range(0, len(group), rows)]
     return [batch + batch[-copies:] * (-(len(batch) // copies) % processes) for batch in batches]
+
+
+def gathering_once(spec: TorchSpec, state: State, rows: int, length: int) -> AbstractContextManager[None]:
+    """Inside, layers that are split among processes are gathered for a batch once, not for every token, if they fit.
+
+    ``rows``: of one process; ``length``: of the longest prompt with its completion.
+    """
+    if spec.mesh.fsdp == 1:
+        return nullcontext()
+    shape = spec.shape
+    cached_numbers = sum(2 * shape.kv_heads_of(layer) * shape.head_dim_of(layer)
+                         for layer in range(shape.layers) if not shape.shares_keys(layer))
+    gathered = sum(x.numel() * x.element_size() for x in state.model.parameters() if isinstance(x, DTensor))
+    fits = keeps_gathered_layers(
+        state_bytes=state.bytes_per_process(spec), gathered_bytes=gathered,
+        cache_bytes=rows * length * cached_numbers * spec.compute_dtype.itemsize, device_bytes=spec.device_bytes)
+    return layers_stay_gathered(state.model) if fits else nullcontext()
 
 
 def complete(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,

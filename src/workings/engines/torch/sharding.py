@@ -4,8 +4,10 @@ A parameter is split along its first axis, as by `torch.chunk`. A layer's parts 
 Updates see a process's own parts only, so their code is the same on one device and on many.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import torch
@@ -172,6 +174,30 @@ def release_gathered(root: nn.Module) -> None:
     """
     if isinstance(root, FSDPModule):
         root.reshard()
+
+
+@contextmanager
+def layers_stay_gathered(model: PreTrainedModel) -> Iterator[None]:
+    """Inside, a layer that was gathered once stays whole, for many forward passes without a backward pass."""
+    layers = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    for layer in layers:
+        layer.set_reshard_after_forward(False, recurse=False)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.set_reshard_after_forward(True, recurse=False)
+            layer.reshard()
+
+
+def part_bytes(whole: Tensor, like: Tensor, mesh: ProcessMesh) -> int:
+    """Bytes of the largest part of a tensor on any process, if the tensor is split as ``like`` is.
+
+    A moment is a part already, so only its first axis, which differs by process, is taken from ``like``.
+    """
+    if not isinstance(like, DTensor):
+        return whole.nbytes
+    return -(-like.shape[0] // mesh.fsdp) * prod(whole.shape[1:]) * whole.element_size()
 
 
 def local(x: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ import torch
 
 from workings.engines.base import EngineRequest
 from workings.engines.torch.attention import choose
+from workings.engines.torch.device import memory_limit
 from workings.engines.torch.optimizers import make_optimizer
 from workings.engines.torch.optimizers.base import Optimizer
 from workings.engines.torch.sharding import ProcessMesh
@@ -26,6 +27,8 @@ class TorchSpec:
     device: torch.device
     on_card: bool
     """Whether this is the step of a card. A trace of such a step has the CPU as its ``device``."""
+    device_bytes: int
+    """Memory of the device, or of the card that is traced."""
     mesh: ProcessMesh
     attention: str
     """A key of `attention.FUNCTIONS`."""
@@ -66,6 +69,8 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
     may_share = shape.verified and not shape.has_state and not request.method.dropout
     return TorchSpec(
         request=request, device=device, on_card=device.type == "cuda", mesh=mesh,
+        # Processes on a CPU share its memory.
+        device_bytes=memory_limit(device)[0] // (1 if device.type == "cuda" else mesh.processes),
         attention=choose(memory.attention, device.type, shape.attention_softcap),
         group_by_length=(saves and device.type == "cpu" and isinstance(objective, OfCompletions)
                          and objective.rows_may_move),

@@ -83,7 +83,7 @@ def _spec(request: EngineRequest, platform: str, card: TracedCard, mesh: Process
         attention = "plain"
         notes.append(f"fused attention in bf16 needs compute capability 8.0; this card has {card.capability} and "
                      "PyTorch makes the whole square of scores there, which is what was traced")
-    return replace(spec, on_card=True, card_kernels=kernels, attention=attention), notes
+    return replace(spec, on_card=True, device_bytes=card.limit_bytes, card_kernels=kernels, attention=attention), notes
 
 
 def trace(spec: TorchSpec, program: ProgramName, size: ProgramShape) -> Log:

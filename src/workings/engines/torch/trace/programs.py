@@ -11,7 +11,7 @@ from workings.engines.base import GenerationShape, ProgramName
 from workings.engines.prefill import MAX_PROMPTS, largest_divisor
 from workings.engines.torch import step as torch_step
 from workings.engines.torch.decode import Decoder, FixedCache, PickToken
-from workings.engines.torch.generate import greedy, prefill_prompts, sampled
+from workings.engines.torch.generate import gathering_once, greedy, prefill_prompts, sampled
 from workings.engines.torch.model import caching
 from workings.engines.torch.spec import TorchSpec
 from workings.engines.torch.step import State
@@ -52,7 +52,8 @@ def log_probs(spec: TorchSpec, state: State, size: BatchShape) -> None:
 def answers(spec: TorchSpec, state: State, size: GenerationShape, *, pick: PickToken = greedy,
             copies: int = 1) -> None:
     """Reading all prompts, and the last new token, which has the longest cache."""
-    with caching(state.model):
+    rows, length = own_rows(spec, size.prompts, copies), size.prompt_tokens + size.new_tokens
+    with caching(state.model), gathering_once(spec, state, rows, length):
         state.run(lambda model: _generate(spec, model, size, pick, copies))
 
 
