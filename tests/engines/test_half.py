@@ -34,14 +34,14 @@ def opened(compute: str, family: str = "gemma3", method: MethodConfig = FULL,
 
 
 @pytest.mark.parametrize(("family", "method"), [
-    ("gemma2", FULL), ("llama", FULL), ("gemma4", LORA), *(("gemma3", method) for method in (FULL, LORA, QLORA))])
+    ("gemma2", FULL), ("llama", FULL), ("gemma4", LORA), ("qwen3_5", LORA), *(("gemma3", method) for method in (FULL, LORA, QLORA))])
 def test_float16_is_as_float32_within_rounding(family: str, method: MethodConfig) -> None:
     found = {}
     for compute in ("fp32", "fp16"):
         engine = opened(compute, family, method)
         state, results = engine.init(0), []
-        # Random weights of Gemma 4 amplify any rounding: the norm of a bf16 gradient differs by 12 %.
-        for seed in range(1 if family == "gemma4" else 4):
+        # Their random weights amplify any rounding: the norm of a bf16 gradient differs by 15 % and 15 %.
+        for seed in range(1 if family in ("gemma4", "qwen3_5") else 4):
             state, result = engine.step(state, tiny_batch(seed), RATE)
             results.append(result)
         found[compute] = results

@@ -98,8 +98,6 @@ def _half(request: EngineRequest) -> Iterator[Refusal]:
         return
     if shape.experts:
         what = "experts"
-    elif shape.has_state:
-        what = "layers that keep a state"
     elif not shape.verified:
         what = "a class that is not verified"
     else:
