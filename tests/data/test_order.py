@@ -12,9 +12,9 @@ from tests.data.making import batches, config, row_set
 from workings.data import epoch_plan
 from workings.data.batches import Batches, Position, fixed_batches
 from workings.data.epoch_plan import (
-    GOAL,
-    MOST,
+    MAX_BUCKETS,
     PACKINGS,
+    PADDING_GOAL,
     EpochPlan,
     bucket_lengths,
     bucket_lengths_before_rows,
@@ -154,11 +154,11 @@ def test_few_lengths_leave_a_tenth_of_padding_at_most(size: int) -> None:
     lengths = word_problems(2000)
     found = bucket_lengths(AUTO, lengths, 512, size)
     assert padding(lengths, (512,), size) > 0.5
-    assert padding(lengths, found, size) <= GOAL
-    assert len(found) <= MOST
+    assert padding(lengths, found, size) <= PADDING_GOAL
+    assert len(found) <= MAX_BUCKETS
     assert all(length % 8 == 0 for length in found)
     # No length more than is needed.
-    assert all(padding(lengths, (*fewer, found[-1]), size) > GOAL - 0.005
+    assert all(padding(lengths, (*fewer, found[-1]), size) > PADDING_GOAL - 0.005
                for fewer in combinations(found[:-1], len(found) - 2))
 
 

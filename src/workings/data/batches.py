@@ -17,15 +17,8 @@ from typing import Any
 import numpy as np
 
 from workings.config.data import DataConfig
-from workings.data.epoch_plan import (
-    EpochPlan,
-    Planned,
-    bucket_lengths,
-    bucket_of,
-    epoch_order,
-    plan_bucketed,
-    plan_packed,
-)
+from workings.data import epoch_plan
+from workings.data.epoch_plan import EpochPlan, Planned, bucket_lengths, bucket_of
 from workings.data.pair_rows import PairRows
 from workings.data.rows import Row, RowSet
 from workings.errors import RecordError
@@ -53,7 +46,7 @@ class Position:
 
 
 def even_accumulation(rows: int, micro_batch: int, accumulation: int) -> int:
-    """The smallest accumulation with which an epoch of ``rows`` has no more updates than with ``accumulation``."""
+    """The smallest accumulation that needs no more updates an epoch than this one: 5, not 8, for 20 rows in twos."""
     updates = max(1, math.ceil(rows / (micro_batch * accumulation)))
     return max(1, math.ceil(rows / (micro_batch * updates)))
 
@@ -73,7 +66,10 @@ class Batches:
             data_config: buckets and packing.
         """
         self._entries = rows
-        self._rows, self._rows_of_entry = (rows.rows, 2) if isinstance(rows, PairRows) else (rows, 1)
+        if isinstance(rows, PairRows):
+            self._rows, self._rows_of_entry = rows.rows, 2
+        else:
+            self._rows, self._rows_of_entry = rows, 1
         self._seed = seed
         self._shape = (accumulation, rows_per_micro_batch)
         self._packing = data_config.packing
@@ -81,7 +77,7 @@ class Batches:
         self._entries_of_batch = accumulation * rows_per_micro_batch // self._rows_of_entry
         self._buckets = bucket_lengths(data_config, rows.lengths, self._rows.max_length, self._entries_of_batch)
         self._plans: dict[int, EpochPlan] = {}
-        self._most: dict[int, int] = {}
+        self._most_supervised: dict[int, int] = {}
 
     def at(self, position: Position) -> tuple[Batch, Position]:
         """The batch at a position, and the position after it. Raises `RecordError` for a position of other data."""
@@ -108,9 +104,9 @@ class Batches:
         return len(self._plan(epoch))
 
     def steps_in(self, epochs: float) -> int:
-        """Number of steps in this number of epochs, rounded up; at least one."""
+        """Number of steps in this number of epochs, rounded up; at least one. 1.25 epochs of 10 steps take 13."""
         full_epochs, part = divmod(epochs, 1)
-        # With packing epochs differ a little in their steps, so they are added up one by one.
+        # One by one, because with packing epochs differ in their steps.
         steps = sum(self.batches_in_epoch(epoch) for epoch in range(int(full_epochs)))
         if part:
             # Rounded before it is rounded up, because binary fractions are not exact: a tenth of ten steps is one.
@@ -129,13 +125,12 @@ class Batches:
 
     def most_supervised(self, length: int) -> int:
         """The most supervised positions that a sequence of this length can have, in any epoch."""
-        if length not in self._most:
+        if length not in self._most_supervised:
             lengths, counts = self._rows.lengths, self._rows.supervised
-            if self._packed:
-                # The supervised share of a sequence is at most the largest share of its rows.
-                counts = counts * length // lengths
-            self._most[length] = int(counts[lengths <= length].max(initial=0))
-        return self._most[length]
+            # The supervised share of a packed sequence is at most the largest share of its rows.
+            bounds = counts * length // lengths if self._packed else counts
+            self._most_supervised[length] = int(bounds[lengths <= length].max(initial=0))
+        return self._most_supervised[length]
 
     def typical_shape(self) -> tuple[BatchShape, float]:
         """Shape of a batch of mean length in the first epoch, and the share of its positions that are supervised."""
@@ -175,11 +170,11 @@ class Batches:
 
     def _plan(self, epoch: int) -> EpochPlan:
         if epoch not in self._plans:
-            order, lengths = epoch_order(self._entries.ids, self._seed, epoch), self._entries.lengths
+            order, lengths = epoch_plan.epoch_order(self._entries.ids, self._seed, epoch), self._entries.lengths
             if self._packed:
-                plan = plan_packed(order, lengths, self._packing, self._buckets[0], self._entries_of_batch)
+                plan = epoch_plan.plan_packed(order, lengths, self._packing, self._buckets[0], self._entries_of_batch)
             else:
-                plan = plan_bucketed(order, lengths, self._buckets, self._entries_of_batch)
+                plan = epoch_plan.plan_bucketed(order, lengths, self._buckets, self._entries_of_batch)
             if self._rows_of_entry > 1:
                 plan = plan.with_rows(self._rows_of_entry)
             # Only one epoch is kept: the plan of a million rows has 30 MB.
@@ -192,12 +187,15 @@ class Batches:
 
 
 def _row_digests(batch: Batch) -> list[list[str]]:
-    """`Row.digest` of each row in each of the A x B sequences. A row is a run of one segment id above 0."""
+    """`Row.digest` of each row in each of the A x B sequences. A row is a run of one segment id above 0.
+
+    Segment ids `1 1 1 2 2 0` have borders at 0, 3 and 5: a row of 3 tokens, one of 2, and padding.
+    """
     length = batch.tokens.shape[-1]
     # A 0 on both sides, so that each row has two borders.
     segments = np.pad(batch.segment_ids.reshape(-1, length), ((0, 0), (1, 1)))
     sequence, border = np.nonzero(segments[:, 1:] != segments[:, :-1])
-    # The mask of a row says which tokens are learned; that of a batch says which positions predict them, one earlier.
+    # The mask of a row marks learned tokens; that of a batch marks the positions that predict them, one earlier.
     mask = np.zeros((len(segments), length + 1), np.uint8)
     mask[:, 1:] = batch.loss_mask.reshape(-1, length)
     mask[sequence, border] = 0  # no position predicts the first token of a row
@@ -225,6 +223,8 @@ def _sequences_digest(shape: tuple[int, ...], sequences: Sequence[Sequence[str]]
 def make_batch(sequences: Sequence[Sequence[Row]], shape: tuple[int, int], length: int, pad_id: int) -> Batch:
     """Arrays ``[A, B, S]`` from rows. Targets and loss mask are shifted by one position, within each row.
 
+    A row of tokens `5 6 7 8` with the mask `0 0 1 1` gives targets `0 7 8 0` and the mask `0 1 1 0`.
+
     Args:
         sequences: A x B sequences of rows, in order; an empty one becomes padding.
         shape: (A, B).
@@ -240,7 +240,7 @@ def make_batch(sequences: Sequence[Sequence[Row]], shape: tuple[int, int], lengt
         for segment, row in enumerate(rows, start=1):
             end = start + len(row.tokens)
             tokens[number, start:end] = row.tokens
-            # A position is supervised if it predicts a learned token; the last position predicts nothing.
+            # The last position of a row predicts nothing.
             loss_mask[number, start:end - 1] = row.loss_mask[1:]
             targets[number, start:end - 1] = row.tokens[1:] * row.loss_mask[1:]
             positions[number, start:end] = np.arange(len(row.tokens))

@@ -3,8 +3,8 @@
     {"question": "Who wrote it?", "context": "…", "answer": "Bach"}       `context` must be read, or ignored on purpose
     {"question": "…", "answer": "…", "train": false}                      is not learned
 
-A model that learns an answer without its context learns to guess. So a column with such a name (`ASKED`) must be read
-by the format of the file, or be named by `--ignore`, which keeps it under the key `ignored`.
+A model that learns an answer without its context learns to guess. So the format of the file must read a column with
+such a name (`CONTEXT_NAMES`), or `--ignore` must name it, which keeps it under the key `ignored`.
 """
 
 import re
@@ -13,9 +13,9 @@ from typing import Any
 
 IGNORED = "ignored"
 """Key of the columns that were left out on purpose."""
-OF_IMPORT = (IGNORED, "calculations", "turns_not_learned")
+WRITTEN_BY_IMPORT = (IGNORED, "calculations", "turns_not_learned")
 """Metadata that the import itself writes."""
-ASKED = frozenset((
+CONTEXT_NAMES = frozenset((
     "input", "context", "ctx", "passage", "choice", "option", "op", "ending", "document", "doc", "article", "paragraph",
     "excerpt", "chunk", "sentence", "story", "scenario", "dialogue", "dialog", "history", "transcript", "premise",
     "hypothesis", "evidence", "fact", "schema", "table", "source_text", "background", "snippet", "knowledge",
@@ -23,15 +23,15 @@ ASKED = frozenset((
     "tool_def", "tool_description", "available_tool", "tools_schema", "function", "function_definition"))
 """Names of columns that an answer depends on, in lower case. They also count in the plural, with a number (`passage_2`)
 or a letter (`option_a`), and after other words (`source_document`)."""
-_QUESTIONS = ("question", "problem", "query", "instruction")
-"""Further names. They are harmless after another word (`original_question`)."""
-_ALONE = frozenset(("system", "tool", "function", "developer", "op"))
-"""Names of `ASKED` that are harmless after another word (`operating_system`)."""
-_HARMLESS = ("num", "number", "n", "has", "is", "tool")
+_QUESTION_NAMES = ("question", "problem", "query", "instruction")
+"""Further such names. They are harmless after another word (`original_question`)."""
+_CONTEXT_ONLY_ALONE = frozenset(("system", "tool", "function", "developer", "op"))
+"""Names of `CONTEXT_NAMES` that are harmless after another word (`operating_system`)."""
+_HARMLESS_FIRST_WORDS = ("num", "number", "n", "has", "is", "tool")
 """First words that make any name harmless (`num_choices`, `tool_choice`)."""
-_NOT_ASKED = frozenset(("id", "answer", "steps", "chosen", "rejected", "completion", "tool_calls", "section",
-                        "category", "difficulty", "source", "licence"))
-"""Keys of a trace, a pair or a verdict that no model is shown before it answers."""
+_NOT_IN_QUESTION = frozenset(("id", "answer", "steps", "chosen", "rejected", "completion", "tool_calls", "section",
+                              "category", "difficulty", "source", "licence"))
+"""Keys of a trace, a pair or a verdict that a model is not shown before it answers."""
 _NOT_WITH_TEXT = ("prompt", "question", "instruction", "problem", "query", "answer", "solution", "response", "output",
                   "completion", "steps", "messages", "conversations", "history", "chosen", "rejected")
 """Columns that a record with a raw text must not have."""
@@ -44,38 +44,42 @@ _KINDS_OF_MEDIA = {"image": "an image", "audio": "audio", "video": "video"}
 MEDIA = {name: words for kind, words in _KINDS_OF_MEDIA.items()
          for name in (kind, f"{kind}s", f"{kind}_url", f"input_{kind}")}
 """Types of content parts, and keys of parts, turns and records -> their content in words."""
-_REASONING = re.compile(r"(^|_)(co_?t|chain_?of_?thoughts?|thinking|thoughts?|reasoning|rationale|scratchpad|"
-                       r"deliberation)($|_)", re.IGNORECASE)
+_REASONING_NAME = re.compile(r"(^|_)(co_?t|chain_?of_?thoughts?|thinking|thoughts?|reasoning|rationale|scratchpad|"
+                             r"deliberation)($|_)", re.IGNORECASE)
 """Names of columns that hold the reasoning of an answer."""
 MARKS = ("learned", "weight", "train", "training", "trainable", "is_trainable", "loss", "loss_mask", "loss_weight",
          "loss_scale", "mask", "train_detail", "training_detail")
 """Keys of a turn or a record that say whether it is learned."""
 _MARKS_OF_RECORDS = ("weight", "train", "trainable", "is_trainable")
-_UNREAD_MARKS = ("mask", "train_detail", "training_detail")
+"""Those that also mark a record, whatever their value."""
+_MARKS_NOT_READ = ("mask", "train_detail", "training_detail")
+"""Those that are refused, whatever their value."""
 _LEARNED = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
-"""Values of a mark, as text."""
+"""Values of a mark, as text -> whether the turn is learned."""
 _FORBID = frozenset(("ignore", "ignored", "skip", "skipped", "exclude", "excluded", "mask", "masked"))
 _ALLOW = frozenset(("train", "trained", "training", "trainable", "learn", "learned", "learnable", "loss", "weight",
                     "supervise", "supervised"))
-_CALLS = frozenset(("tool_call", "tool_use", "tool_uses", "function_calls", "calls"))
-_VERDICTS = ("label", "kto_tag")
+_CALL_NAMES = frozenset(("tool_call", "tool_use", "tool_uses", "function_calls", "calls"))
+VERDICT_KEYS = ("label", "kto_tag")
+"""Columns that say whether a completion is good."""
 
 
 def refuse_unread(unread: Mapping[str, Any], read: Mapping[str, Any]) -> None:
-    """Raise `ValueError` for an ``unread`` column that the answer depends on, or that forbids learning.
+    """Raise `ValueError` for an ``unread`` column of a record that the answer depends on, or that forbids learning.
 
     ``read`` is everything that a model is shown.
     """
     for key, value in unread.items():
-        if (key in MARKS and not learned_mark(unread, "the record")) or forbids_learning(key, value):
-            reason = "a list; each turn needs its own mark, 0 or 1" if isinstance(value, list) else (
-                "so nothing of it is to be learned")
+        if (key in MARKS and not learned_mark(unread, "the record", is_record=True)) or forbids_learning(key, value):
+            reason = "so nothing of it is to be learned"
+            if isinstance(value, list):
+                reason = "a list; each turn needs its own mark, 0 or 1"
             raise ValueError(f"the record is marked `{key}: {str(value)[:40]}`, {reason}; try --ignore {key}")
-        if key in _VERDICTS and str(value).lower() == "false" and "chosen" not in read:
+        if key in VERDICT_KEYS and str(value).lower() == "false" and "chosen" not in read:
             raise ValueError(f"the record is marked `{key}: {value}`, so its completion is no good one; try "
                              f"--format kto, which learns from verdicts, or --ignore {key}")
         # The import gives an unread `history` the name `original_history`.
-        in_file = key if key in ASKED else key.removeprefix("original_")
+        in_file = key if key in CONTEXT_NAMES else key.removeprefix("original_")
         if unseen_column(key, value, read, unread):
             raise ValueError(f"`{in_file}` looks like what the answer depends on, but the model would not see it; try "
                              f"a format that reads it, --map, or --ignore {in_file}")
@@ -93,19 +97,19 @@ def unseen_column(key: str, value: object, read: Mapping[str, Any], others: Mapp
     is_choice = key in set("ABCDEFGH") and {"A", "B"} <= others.keys()
     # A `text` may be the whole record, written out.
     is_other_text = key == "text" and str(read.get("prompt", "")) not in str(value)
-    if not (_is_asked(key) or is_choice or is_other_text):
+    if not (_is_context(key) or is_choice or is_other_text):
         return False
-    return not _shown(value, {name: text for name, text in read.items() if name not in _NOT_ASKED})
+    return not _shown(value, {name: text for name, text in read.items() if name not in _NOT_IN_QUESTION})
 
 
-def hides(key: str, value: object, shown: str, has_reasoning: bool) -> str | None:
-    """What a further key of a turn (not a tool's) looks like that the model would not see; None for a harmless key.
+def hidden_content(key: str, value: object, shown: str, has_reasoning: bool) -> str | None:
+    """What an unread key of a turn (not a tool's) seems to hold that the model should see; None for a harmless key.
 
     ``shown`` is the turn's text; ``has_reasoning``: whether its reasoning is read from another key.
     """
-    if _is_asked(key):
+    if _is_context(key):
         return None if _shown(value, {"text": shown}) else "what the answer depends on"
-    if _words(key) in _CALLS:
+    if _words(key) in _CALL_NAMES:
         return "a call of a tool, which is read from `tool_calls`"
     if _is_reasoning(key, value) and not has_reasoning:
         return "the reasoning, which is read from `reasoning_content`"
@@ -159,7 +163,7 @@ def refuse_keys_with_text(record: Mapping[str, Any]) -> None:
 
 def kept_columns(counts: Mapping[str, int]) -> Iterator[str]:
     """Sentences about columns that are kept, but shown to no model; ``counts``: columns -> records that have them."""
-    names = sorted(counts.keys() - set(OF_IMPORT), key=lambda name: -counts[name])
+    names = sorted(counts.keys() - set(WRITTEN_BY_IMPORT), key=lambda name: -counts[name])
     for name in names[:_MOST_NAMED]:
         records = f"{counts[name]:,} record{'s' if counts[name] != 1 else ''}"
         yield f"`{name}` of {records} is kept and not shown to the model"
@@ -167,21 +171,24 @@ def kept_columns(counts: Mapping[str, int]) -> Iterator[str]:
         yield f"so are {len(more):,} other columns, such as `{more[0]}`"
 
 
-def learned_mark(record: Mapping[str, Any], where: str) -> bool:
-    """Whether a turn or a record may be learned, by its mark; true without one.
+def learned_mark(record: Mapping[str, Any], where: str, *, is_record: bool = False) -> bool:
+    """Whether a turn or (``is_record``) a record may be learned, by its mark; true without one.
 
-    Raises `ValueError` for a mark that is neither 0 nor 1, and for two that contradict each other.
+    Raises `ValueError` for a mark that is neither 0 nor 1, and for two that contradict each other; ``where`` it is, for
+    messages.
     """
     key_by_mark: dict[bool, str] = {}
     for key in MARKS:
         value = record.get(key)
-        if not _is_mark(key, value, of_record=where == "the record"):
+        # In a record most of these keys may also be other numbers, such as a weight of the whole data set.
+        may_be_other = is_record and key not in _MARKS_OF_RECORDS
+        if value is None or (may_be_other and not (value in (0, "false") or isinstance(value, list))):
             continue
         given = f"{where} is marked `{key}: {str(value)[:40]}`"
         if isinstance(value, list) and not key.endswith("_detail"):
             raise ValueError(f"{given}, a list; each turn needs its own mark, 0 or 1")
         learned = _LEARNED.get(str(value).lower())
-        if learned is None or key in _UNREAD_MARKS:
+        if learned is None or key in _MARKS_NOT_READ:
             raise ValueError(f"{given}; only 0 and 1 (or false and true) of `weight`, `train`, `trainable`, `loss` and "
                              "`loss_mask` are read")
         key_by_mark[learned] = key
@@ -191,36 +198,28 @@ def learned_mark(record: Mapping[str, Any], where: str) -> bool:
     return False not in key_by_mark
 
 
-def _is_mark(key: str, value: object, *, of_record: bool) -> bool:
-    """Whether a key of `MARKS` says whether something is learned; in a record most may also be other numbers."""
-    if value is None:
-        return False
-    if not of_record or key in _MARKS_OF_RECORDS:
-        return True
-    return value in (0, "false") or isinstance(value, list)
-
-
 def _words(key: str) -> str:
     """A name in lower case, with underscores between its words."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z0-9]+", "_", key).strip("_").lower()
 
 
-def _is_asked(key: str) -> bool:
+def _is_context(key: str) -> bool:
     """Whether an answer usually depends on a column of this name."""
-    name = _words(key)
-    without_number = re.sub(r"_?([a-h]|\d+)$", "", name)
-    for one in (name, without_number):
-        first, last = one.partition("_")[0], one.rpartition("_")[2]
-        if {one, one.removesuffix("s")} & {*ASKED, *_QUESTIONS}:
+    whole_name = _words(key)
+    without_number = re.sub(r"_?([a-h]|\d+)$", "", whole_name)
+    for name in (whole_name, without_number):
+        first, last = name.partition("_")[0], name.rpartition("_")[2]
+        if {name, name.removesuffix("s")} & {*CONTEXT_NAMES, *_QUESTION_NAMES}:
             return True
-        if first not in _HARMLESS and {last, last.removesuffix("s")} & (ASKED - _ALONE):
+        is_harmless = first in _HARMLESS_FIRST_WORDS
+        if not is_harmless and {last, last.removesuffix("s")} & (CONTEXT_NAMES - _CONTEXT_ONLY_ALONE):
             return True
     return False
 
 
 def _is_reasoning(key: str, value: object) -> bool:
     """Whether a column holds the reasoning of an answer; a flag or a level of that name holds none."""
-    has_name = _REASONING.search(re.sub(r"[^A-Za-z0-9]+", "_", key)) is not None
+    has_name = _REASONING_NAME.search(re.sub(r"[^A-Za-z0-9]+", "_", key)) is not None
     return has_name and isinstance(value, str | list) and any(len(text.split()) > 1 for text in _texts(value))
 
 

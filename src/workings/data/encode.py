@@ -1,4 +1,4 @@
-r"""Examples as tokens, each of them proved to teach what it should.
+r"""Encodes examples as tokens, and checks that each teaches what it should.
 
 An example is a conversation and the completion that is learned after it:
 
@@ -67,7 +67,7 @@ class Encoded(NamedTuple):
 
     example: Example
     prompt: list[int]
-    """Everything before the completion, BOS and turn marks included. Only ``earlier`` is learned of it."""
+    """Everything before the completion, BOS and turn marks included. Only the tokens in ``earlier`` are learned."""
     completion: list[int]
     """Up to and including the stop token; learned."""
     earlier: tuple[tuple[int, int], ...] = ()
@@ -87,12 +87,19 @@ class _LearnedTurn(NamedTuple):
     learned: str
 
 
+class _TurnTokens(NamedTuple):
+    """The tokens of a `_LearnedTurn`."""
+
+    read: list[int]
+    learned: list[int]
+
+
 def encoded(examples: Iterable[Example], tokenizer: Tokenizer, template: ChatTemplate) -> Iterator[Encoded]:
-    """Examples as proved tokens, in their order. Raises `RequestError` naming the example that fails a check."""
+    """Examples as checked tokens, in their order. Raises `RequestError` naming the example that fails a check."""
     for chunk in _computed_ahead(_encoded_chunks(examples, tokenizer, template)):
         texts = iter(tokenizer.decode_batch([tokens for each in chunk for tokens in each.learned_turns]))
         for each in chunk:
-            _prove(each, [next(texts) for _ in each.learned_turns], template)
+            _check(each, [next(texts) for _ in each.learned_turns], template)
             yield each
 
 
@@ -113,7 +120,7 @@ def _encoded_chunks(examples: Iterable[Example], tokenizer: Tokenizer, template:
         # Prompt and completion apart: encoded as one text, tokens could merge across the border. Generation starts
         # after the prompt's tokens and would never see such a token.
         tokens = iter(tokenizer.encode_batch([text for turns in turns_of_examples for turn in turns for text in turn]))
-        yield [_joined(example, [(next(tokens), next(tokens)) for _ in turns], template)
+        yield [_joined(example, [_TurnTokens(read=next(tokens), learned=next(tokens)) for _ in turns], template)
                for example, turns in zip(chunk, turns_of_examples, strict=True)]
 
 
@@ -127,7 +134,7 @@ def _learned_turns(example: Example, template: ChatTemplate) -> list[_LearnedTur
         turns = [_LearnedTurn(*turn) for turn in (*earlier, (read, completion))]
         if not earlier:
             return turns
-        # So far each turn has the whole text before it. Cut that to the text after the turn before.
+        # So far each turn has the whole conversation before it. Cut that to the text after the turn before.
         stop = template.tokenizer.token(template.stop_ids[0])
         # With the stop token, because some tokenizers encode the start of a text differently.
         return turns[:1] + [_LearnedTurn(stop + turn.read[len(before.read) + len(before.learned):], turn.learned)
@@ -141,46 +148,45 @@ def _learned_turns(example: Example, template: ChatTemplate) -> list[_LearnedTur
         raise RequestError(f"{example.name}: {error.given}", error.expected, error.try_next) from None
 
 
-def _joined(example: Example, turns: list[tuple[list[int], list[int]]], template: ChatTemplate) -> Encoded:
-    """The tokens of all turns, concatenated. ``turns``: the tokens of each `_LearnedTurn`."""
-    (read, completion), *further = turns
+def _joined(example: Example, turns: list[_TurnTokens], template: ChatTemplate) -> Encoded:
+    """The tokens of all turns, concatenated. The last turn is the completion."""
     # After encoding, because `encode` adds no special token and the template may or may not write BOS itself.
-    prompt, earlier = template.with_bos(read), []
-    for number, (read, learned) in enumerate(further, start=1):
-        if read[:1] != template.stop_ids[:1] or len(read) == 1:
-            raise _unproved(example, f"there is no other turn between turn {number} of the assistant and its next one",
-                            "turns of the assistant with another speaker's between them")
-        # The turn before is an earlier one, and ends with the stop token already.
-        earlier.append((len(prompt), len(prompt) + len(completion)))
-        prompt = prompt + completion + read[1:]
-        completion = learned
-    return Encoded(example, prompt, completion, tuple(earlier))
+    prompt = template.with_bos(turns[0].read)
+    earlier = []
+    for number, (turn, following) in enumerate(pairwise(turns), start=1):
+        if following.read[:1] != template.stop_ids[:1] or len(following.read) == 1:
+            raise _failed(example, f"there is no other turn between turn {number} of the assistant and its next one",
+                          "turns of the assistant with another speaker's between them")
+        earlier.append((len(prompt), len(prompt) + len(turn.learned)))
+        # The learned turn ends with the stop token that the next text begins with.
+        prompt = prompt + turn.learned + following.read[1:]
+    return Encoded(example, prompt, turns[-1].learned, tuple(earlier))
 
 
-def _prove(encoded: Encoded, learned_texts: list[str], template: ChatTemplate) -> None:
+def _check(encoded: Encoded, learned_texts: list[str], template: ChatTemplate) -> None:
     """Check an example (see the module's text). ``learned_texts``: its learned turns, decoded."""
-    example, prompt, tokenizer = encoded.example, encoded.prompt, template.tokenizer
+    example, tokenizer = encoded.example, template.tokenizer
     bos, stop = template.bos_id, template.stop_ids[0]
     # First, because a forged turn also fails the checks below, with reasons that would mislead.
     _refuse_forged_turns(encoded, template)
     if bos is not None:
         # With one token for both ends of a text (GPT-2), the assistant's earlier turns end with it too.
-        ends = sum(turn.role == "assistant" for turn in example.asked.turns) if bos == stop else 0
-        count = prompt.count(bos) - ends
-        if prompt[0] != bos or count != 1:
-            raise _unproved(example, f"the prompt has {count} BOS tokens", "exactly one, at the start")
+        turn_ends = sum(turn.role == "assistant" for turn in example.asked.turns) if bos == stop else 0
+        bos_count = encoded.prompt.count(bos) - turn_ends
+        if encoded.prompt[0] != bos or bos_count != 1:
+            raise _failed(example, f"the prompt has {bos_count} BOS tokens", "exactly one, at the start")
     for tokens, text, parts in zip(encoded.learned_turns, learned_texts, example.learned_parts, strict=True):
         if not tokens:
-            raise _unproved(example, "there is no supervised token", "at least one")
+            raise _failed(example, "there is no supervised token", "at least one")
         if tokens[-1] != stop or tokens.count(stop) != 1:
-            raise _unproved(example, f"the last learned token is {tokenizer.token(tokens[-1])}",
-                            f"the stop token {tokenizer.token(stop)}, once, at the end")
+            raise _failed(example, f"the last learned token is {tokenizer.token(tokens[-1])}",
+                          f"the stop token {tokenizer.token(stop)}, once, at the end")
         # A tokenizer may drop a character that it does not know. White space may differ: some decoders add or take a
         # space at a border.
         for part in parts:
             if part not in text and "".join(part.split()) not in "".join(text.split()):
-                raise _unproved(example, f"the learned tokens read {text!r} and do not hold {part!r}",
-                                "a tokenizer that decodes to the original text")
+                raise _failed(example, f"the learned tokens read {text!r} and do not hold {part!r}",
+                              "a tokenizer that decodes to the original text")
 
 
 def _refuse_forged_turns(encoded: Encoded, template: ChatTemplate) -> None:
@@ -193,7 +199,7 @@ def _refuse_forged_turns(encoded: Encoded, template: ChatTemplate) -> None:
     counts = sum(map(is_control, encoded.prompt)), sum(map(is_control, encoded.completion))
     if counts != template.control_counts(example.asked, example.said, example.thinks):
         _refuse_control_tokens(example, (*example.parts, *(turn.text for turn in turns)), tokenizer)
-        raise _unproved(example, "its text has control tokens that are not found one by one", _FORGES_NOTHING)
+        raise _failed(example, "its text has control tokens that are not found one by one", _FORGES_NOTHING)
 
 
 def _refuse_control_tokens(example: Example, texts: Iterable[str], tokenizer: Tokenizer) -> None:
@@ -201,9 +207,9 @@ def _refuse_control_tokens(example: Example, texts: Iterable[str], tokenizer: To
     # A vocabulary can hold thousands of control tokens, so most examples give no text here.
     found = [token for token in tokenizer.control_tokens if any(token in text for text in written)] if written else []
     if found:
-        raise _unproved(example, f"its text has control tokens: {', '.join(found)}", _FORGES_NOTHING)
+        raise _failed(example, f"its text has control tokens: {', '.join(found)}", _FORGES_NOTHING)
 
 
-def _unproved(example: Example, given: str, expected: str) -> RequestError:
+def _failed(example: Example, given: str, expected: str) -> RequestError:
     return RequestError(f"{example.name}: {given}", expected,
                         "workings data preview RECIPE shows the row as the model will see it")

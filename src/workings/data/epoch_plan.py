@@ -4,8 +4,8 @@
     sequences, packed           [4 0]  [2]  [3 1]      without packing each row is a sequence
     batches of two sequences    [[4 0] [2]]  [[3 1] []]
 
-`docs/format.md` specifies all of it. Plans are arrays, because an epoch of a million rows has hundreds of thousands of
-batches.
+`docs/format.md` specifies all of it. Rows are named by their numbers: their places in a list of row ids or lengths.
+Plans are arrays, because an epoch of a million rows has hundreds of thousands of batches.
 """
 
 import hashlib
@@ -20,6 +20,14 @@ from workings.config.data import DataConfig
 
 Number = TypeVar("Number", int, np.ndarray)
 
+MAX_BUCKETS = 8
+"""The most buckets (lengths of batches) that are chosen: an engine compiles its step for each of them."""
+PADDING_GOAL = 0.1
+"""Share of padding at which no further bucket is added."""
+LENGTH_MULTIPLE = 8
+"""Chosen lengths are multiples of it, because matrix units prefer them."""
+MAX_CANDIDATES = 512
+"""The most lengths to choose from; for longer rows `LENGTH_MULTIPLE` is doubled until there are no more."""
 
 def order_keys(row_ids: Iterable[str], seed: int, epoch: int) -> list[bytes]:
     """For each row the SHA-256 (32 bytes) of the text `seed/epoch/row id`, in UTF-8 and with decimal numbers."""
@@ -28,7 +36,7 @@ def order_keys(row_ids: Iterable[str], seed: int, epoch: int) -> list[bytes]:
 
 
 def epoch_order(row_ids: Sequence[str], seed: int, epoch: int) -> np.ndarray:
-    """int64 ``[rows]``: row numbers (places in ``row_ids``) in the order of one epoch.
+    """int64 ``[rows]``: row numbers in the order of one epoch.
 
     Rows ascend by their `order_keys`, compared byte by byte. The order of ``row_ids`` does not matter.
     """
@@ -44,48 +52,49 @@ def epoch_order(row_ids: Sequence[str], seed: int, epoch: int) -> np.ndarray:
 
 
 def first_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-    """Put each row into the first sequence that still has room, or into a new one.
+    """Put each row into the first sequence in which it fits, or into a new one.
 
     Args:
         lengths: tokens of each row, from 1 to ``capacity``, in the epoch's order.
         capacity: tokens of a sequence.
 
-    Returns sequences of row numbers (places in ``lengths``), in the order in which they were opened.
+    Returns sequences of row numbers, in the order in which they were opened: `[0 1] [2] [3]` for lengths `4 3 4 5` and
+    a capacity of 8.
     """
     _refuse_unfit(lengths, capacity)
     packed: list[list[int]] = []
-    # Tokens that each sequence has left; in the worst case every row opens a sequence.
-    room = np.full(len(lengths), capacity)
+    # Tokens that still fit into each sequence. In the worst case every row opens one.
+    free = np.full(len(lengths), capacity)
     for row, length in enumerate(lengths):
-        # The next new sequence is searched too, so one is always found.
-        sequence = int(np.argmax(room[:len(packed) + 1] >= length))
+        # The search includes the next new sequence, so one is always found.
+        sequence = int(np.argmax(free[:len(packed) + 1] >= length))
         if sequence == len(packed):
             packed.append([])
         packed[sequence].append(row)
-        room[sequence] -= length
+        free[sequence] -= length
     return packed
 
 
 def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-    """Put each row, the longest first, into the fullest sequence that still has room, or into a new one.
+    """Put each row, the longest first, into the fullest sequence in which it fits, or into a new one.
 
-    Arguments: see `first_fit`. Returns sequences of ascending row numbers, sorted by their first row. Source: Best Fit
-    Decreasing (D. S. Johnson, "Near-optimal bin packing algorithms", 1973).
+    Arguments: see `first_fit`. Returns sequences of ascending row numbers, sorted by their first row: `[0 2] [1 3]` for
+    the example there. Source: Best Fit Decreasing (D. S. Johnson, "Near-optimal bin packing algorithms", 1973).
     """
     _refuse_unfit(lengths, capacity)
-    # (tokens left, number) of each sequence that is not full, ascending.
-    rooms: list[tuple[int, int]] = []
+    # (free tokens, sequence) of each sequence that is not full, ascending.
+    unfilled: list[tuple[int, int]] = []
     packed: list[list[int]] = []
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
-        # The smallest room that is enough; of equal ones the sequence that was opened first.
-        index = bisect_left(rooms, (lengths[row], 0))
-        if index == len(rooms):
-            rooms.append((capacity, len(packed)))
+        # The fewest free tokens that are enough; of equal ones the sequence that was opened first.
+        index = bisect_left(unfilled, (lengths[row], 0))
+        if index == len(unfilled):
+            unfilled.append((capacity, len(packed)))
             packed.append([])
-        room, sequence = rooms.pop(index)
+        free, sequence = unfilled.pop(index)
         packed[sequence].append(row)
-        if room > lengths[row]:
-            insort(rooms, (room - lengths[row], sequence))
+        if free > lengths[row]:
+            insort(unfilled, (free - lengths[row], sequence))
     return sorted(sorted(rows) for rows in packed)
 
 
@@ -130,7 +139,7 @@ class EpochPlan:
     def with_rows(self, each: int) -> "EpochPlan":
         """The plan of single rows, if the rows of this plan are groups of ``each`` neighbouring rows.
 
-        Each row becomes a sequence, and an empty sequence becomes ``each`` empty ones.
+        Each row becomes a sequence, and an empty sequence becomes ``each`` empty ones. Of pairs, row 3 becomes `6 7`.
         """
         offsets = np.arange(each)
         members = np.where(self.members[..., None] < 0, -1, self.members[..., None] * each + offsets)
@@ -183,7 +192,9 @@ def _in_batches(rows: np.ndarray, borders: np.ndarray, lengths: np.ndarray, size
 
     A batch is complete as soon as ``size`` sequences have its length, and batches are in the order of completion. The
     remaining sequences follow, the longest first. Each of their batches is as long as its first sequence, and the last
-    batch is filled up with empty sequences.
+    batch is filled up with empty sequences (-1).
+
+        lengths 8 16 16 8 8, size 2     members [1 2] [0 3] [4 -1]
     """
     full_batches, remaining = [], []
     for length in np.unique(lengths):
@@ -193,31 +204,19 @@ def _in_batches(rows: np.ndarray, borders: np.ndarray, lengths: np.ndarray, size
         remaining.append(same_length[end:])
     full = np.concatenate(full_batches)
     # The last member completes a batch.
-    full = full[np.argsort(full[:, -1])]
-    last = np.concatenate(remaining[::-1])
-    last = np.pad(last, (0, -len(last) % size), constant_values=-1).reshape(-1, size)
-    members = np.concatenate([full, last])
+    full_in_order = full[np.argsort(full[:, -1])]
+    longest_first = np.concatenate(remaining[::-1])
+    empty = -len(longest_first) % size
+    last = np.pad(longest_first, (0, empty), constant_values=-1).reshape(-1, size)
+    members = np.concatenate([full_in_order, last])
     return EpochPlan(rows, borders, members, lengths[members[:, 0]])
-
-
-MOST = 8
-"""The most buckets that are chosen: an engine compiles its step for each length."""
-GOAL = 0.1
-"""Share of padding at which no further bucket is added."""
-MULTIPLE = 8
-"""Chosen lengths are multiples of it, because matrix units prefer them."""
-CANDIDATES = 512
-"""The most lengths to choose from; for longer rows `MULTIPLE` is doubled until there are no more."""
 
 
 def bucket_lengths(data_config: DataConfig, lengths: np.ndarray, longest: int, size: int) -> tuple[int, ...]:
     """The lengths that batches of these rows may have, ascending; every row fits in the last one.
 
-    Args:
-        data_config: whether rows are packed, and the buckets that the recipe names.
-        lengths: int64 ``[rows]``: tokens of each row.
-        longest: `data.max_length`.
-        size: rows of a batch, all micro batches together.
+    ``lengths`` (int64 ``[rows]``) are the tokens of each row, ``longest`` is `data.max_length`, and ``size`` counts the
+    rows of a batch, all micro batches together.
     """
     if data_config.packing != "none":
         # Packed sequences are all as long as the longest row allowed, so a run compiles one shape only.
@@ -231,7 +230,7 @@ def bucket_lengths_before_rows(data_config: DataConfig) -> tuple[int, ...]:
     """Possible lengths of batches of completions, ascending; `data.buckets: auto` gives quarters of the longest."""
     longest = data_config.max_length
     if data_config.chooses_buckets:
-        quarters = {_rounded_up(quarter * longest // 4, MULTIPLE) for quarter in (1, 2, 3)}
+        quarters = {_rounded_up(quarter * longest // 4, LENGTH_MULTIPLE) for quarter in (1, 2, 3)}
         return _ending_with(longest, sorted(quarters))
     return _ending_with(longest, data_config.named_buckets)
 
@@ -246,9 +245,9 @@ def _rounded_up(value: Number, multiple: int) -> Number:
 
 
 def _chosen(lengths: np.ndarray, longest: int, size: int) -> tuple[int, ...]:
-    """The fewest buckets that leave at most `GOAL` padding in an epoch; if none do, those that leave least."""
-    multiple = MULTIPLE
-    while longest > multiple * CANDIDATES:
+    """The fewest buckets that leave at most `PADDING_GOAL` padding in an epoch; if none do, those that leave least."""
+    multiple = LENGTH_MULTIPLE
+    while longest > multiple * MAX_CANDIDATES:
         multiple *= 2
     rounded = np.minimum(_rounded_up(lengths, multiple), longest)
     # The lengths that batches would have without buckets: rows of similar length share a batch, and the longest of
@@ -261,7 +260,7 @@ def _chosen(lengths: np.ndarray, longest: int, size: int) -> tuple[int, ...]:
         positions = plan_bucketed(np.arange(len(lengths)), lengths, buckets, size).positions
         if positions < least:
             best, least = buckets, positions
-        if 1 - int(lengths.sum()) / positions <= GOAL:
+        if 1 - int(lengths.sum()) / positions <= PADDING_GOAL:
             break
     return best
 
@@ -270,6 +269,8 @@ def _with_least_padding(lengths: np.ndarray, counts: np.ndarray) -> Iterator[tup
     """For 1, 2, 3 … buckets those that leave the fewest positions, if each batch goes into the smallest that holds it.
 
     ``lengths`` are the ascending lengths of batches, ``counts`` the batches of each length (both int64 ``[lengths]``).
+    Two batches of 8, one of 16 and five of 24 give `24`, then `8 24`, then `8 16 24`.
+
     Dynamic programming: the best k buckets for the first j lengths extend the best k - 1 buckets for fewer lengths.
     """
     batches_before = np.concatenate([[0], np.cumsum(counts)])
@@ -279,7 +280,7 @@ def _with_least_padding(lengths: np.ndarray, counts: np.ndarray) -> Iterator[tup
     for end in range(1, size):
         cost[:end, end] = (batches_before[end] - batches_before[:end]) * lengths[end - 1]
     least, starts_of_last = cost[0], list[np.ndarray]()
-    for number in range(1, min(MOST, len(lengths)) + 1):
+    for number in range(1, min(MAX_BUCKETS, len(lengths)) + 1):
         if number > 1:
             totals = least[:, None] + cost
             starts_of_last.append(totals.argmin(0))

@@ -42,33 +42,37 @@ def make_files(kind: str, n_train: int, n_items: int, seed: int, out: Path, *, f
     and errors are those of `make_kind`.
     """
     is_file = out.suffix == ".jsonl"
-    traces_path = out if is_file else out / TRACES
-    items_path, manifest_path = (path_beside(out, name) if is_file else out / name for name in (ITEMS, MANIFEST))
-    _refuse([traces_path, items_path, manifest_path], force=force)
+    if is_file:
+        traces_path, items_path, manifest_path = out, path_beside(out, ITEMS), path_beside(out, MANIFEST)
+    else:
+        traces_path, items_path, manifest_path = out / TRACES, out / ITEMS, out / MANIFEST
+    _refuse_existing([traces_path, items_path, manifest_path], force=force)
     if is_file:
         _refuse_without_folder(out)
-    traces, items = make_kind(kind, n_train, n_items, seed)
+    generated = make_kind(kind, n_train, n_items, seed)
     traces_path.parent.mkdir(parents=True, exist_ok=True)
     with atomic.together(traces_path, items_path, manifest_path):
-        write_traces(traces_path, traces)
-        write_items(items_path, items)
+        write_traces(traces_path, generated.traces)
+        write_items(items_path, generated.held_out)
         digests = write_manifest(manifest_path, [traces_path, items_path],
                                  generator=kind, seed=seed, traces=n_train, items=n_items)
-    return {"traces": len(traces), "items": len(items),
+    return {"traces": len(generated.traces), "items": len(generated.held_out),
             "files": {str(path): digests[path.name] for path in (traces_path, items_path)}}
 
 
 def make_named(name: str, out: Path, *, force: bool) -> dict[str, Any]:
     """Write a shipped set to one file. Returns the keys of `--json`; errors are also those of `make_set`."""
-    _refuse([out], force=force)
+    _refuse_existing([out], force=force)
     _refuse_without_folder(out)
     made, recipe = make_set(name), SHIPPED_SETS[name]
-    write = write_traces if recipe.holds == "traces" else write_items
-    write(out, made)
+    if recipe.holds == "traces":
+        write_traces(out, made)
+    else:
+        write_items(out, made)
     return {"traces": 0, "items": 0, recipe.holds: len(made), "files": {str(out): recipe.sha256}}
 
 
-def _refuse(paths: Iterable[Path], *, force: bool) -> None:
+def _refuse_existing(paths: Iterable[Path], *, force: bool) -> None:
     existing = [str(path) for path in paths if path.exists()]
     if existing and not force:
         raise RequestError(f"{', '.join(existing)} already exists", "files that do not exist yet",
@@ -77,5 +81,5 @@ def _refuse(paths: Iterable[Path], *, force: bool) -> None:
 
 def _refuse_without_folder(out: Path) -> None:
     if out.is_dir() or not out.parent.is_dir():
-        raise RequestError(f"--out {out} is a folder" if out.is_dir() else f"there is no folder {out.parent}",
-                           "a file in a directory that exists", f"mkdir -p {out.parent}")
+        problem = f"--out {out} is a folder" if out.is_dir() else f"there is no folder {out.parent}"
+        raise RequestError(problem, "a file in a directory that exists", f"mkdir -p {out.parent}")

@@ -11,24 +11,24 @@ from pathlib import Path
 from typing import Any, Literal
 
 from workings.data.generators import addition, everyday
+from workings.data.generators.base import Generated
 from workings.data.importing.completion import split_any
 from workings.data.traces import Trace, items_bytes, read_traces, traces_bytes
 from workings.errors import RecordError, RequestError
 from workings.hints import no_file, pip_install
 from workings.record.digest import bytes_digest, file_digest
 
-KINDS: dict[str, Callable[[int, int, int], tuple[list[Trace], list[Trace]]]] = {
+KINDS: dict[str, Callable[[int, int, int], Generated]] = {
     "addition": addition.make, "unit_conversion": everyday.make_units}
-"""Kinds of problems that need no other library."""
+"""Kinds of problems that need no other library -> their generators: (traces, items, seed) -> problems."""
 _ATTEMPTS_PER_PROBLEM = 4
 """Small tasks of `reasoning-gym` repeat their problems. After this number of attempts a task counts as exhausted."""
 
 
-def make_kind(kind: str, n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], list[Trace]]:
+def make_kind(kind: str, n_traces: int, n_items: int, seed: int) -> Generated:
     """Generate problems of one of `KINDS`, or of a task of the library `reasoning-gym`.
 
-    Returns traces to learn from and others to ask; no problem is in both. Equal seeds give equal data. Raises
-    `RequestError` for an unknown kind, and for more problems than there are.
+    Equal seeds give equal data. Raises `RequestError` for an unknown kind, and for more problems than there are.
     """
     if kind in KINDS:
         return KINDS[kind](n_traces, n_items, seed)
@@ -62,22 +62,20 @@ def make_kind(kind: str, n_traces: int, n_items: int, seed: int) -> tuple[list[T
         steps, _ = split_any(entry["metadata"].get("answer_cot", ""))
         traces.append(Trace(id=f"{kind}-{number:06d}", prompt=question, steps=steps, answer=str(entry["answer"]),
                             section="core", category=kind, source=source, licence="Apache-2.0"))
-    return traces[n_items:], traces[:n_items]
+    return Generated(traces=traces[n_items:], held_out=traces[:n_items])
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetRecipe:
-    """A shipped set: the traces, or the items, of 650 generated unit conversions."""
+    """A shipped set: the traces, or the items, of the same 650 generated unit conversions."""
 
     summary: str
     holds: Literal["traces", "items"]
     sha256: str
     """Digest of the set as a file of JSON lines."""
-    traces = 550
-    items = 100
-    seed = 2026
 
 
+_SHIPPED_TRACES, _SHIPPED_ITEMS, _SHIPPED_SEED = 550, 100, 2026
 SHIPPED_SETS = {
     "dev-reasoning": SetRecipe(summary="550 traces of unit conversions, for trying out recipes", holds="traces",
                                sha256="b1f1fdefba8fbbe48e17c2d8187842581e1781fe4141ff66ae76943876773107"),
@@ -88,13 +86,16 @@ SHIPPED_SETS = {
 def make_set(name: str) -> list[Trace]:
     """A shipped set's traces, or those of its items. Raises `RecordError` if they do not have the set's digest."""
     recipe = SHIPPED_SETS[name]
-    traces, asked = everyday.make_units(recipe.traces, recipe.items, recipe.seed)
-    holds_traces = recipe.holds == "traces"
-    digest = bytes_digest(traces_bytes(traces) if holds_traces else items_bytes(asked))
+    generated = everyday.make_units(_SHIPPED_TRACES, _SHIPPED_ITEMS, _SHIPPED_SEED)
+    if recipe.holds == "traces":
+        made, data = generated.traces, traces_bytes(generated.traces)
+    else:
+        made, data = generated.held_out, items_bytes(generated.held_out)
+    digest = bytes_digest(data)
     if digest != recipe.sha256:
         raise RecordError(f"data set {name}: made {digest}, and its name means {recipe.sha256}: this version of "
                           "the generators makes other data")
-    return traces if holds_traces else asked
+    return made
 
 
 def open_traces(name: str, base: Path = Path(), more: str = "") -> tuple[list[Trace], str]:

@@ -1,4 +1,4 @@
-"""Rows of preference pairs and verdicts: two consecutive rows each, proved like the rows of traces.
+"""Rows of preference pairs and verdicts: two consecutive rows each, checked like the rows of traces.
 
     pair      `ID/chosen`                  `ID/rejected`      its two completions after its prompt
     verdict   `ID/right` or `ID/wrong`     `ID/mismatched`    its completion, and another prompt's, after its prompt
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,25 +20,19 @@ from workings.config.algorithm import Examples
 from workings.config.data import DataConfig
 from workings.data.encode import Example, encoded
 from workings.data.preferences import PreferencePair, Verdict
-from workings.data.rows import (
-    Row,
-    RowSet,
-    build_rows,
-    example_id,
-    kept_rows,
-    refuse_other_template,
-    row_of,
-    row_problems,
-)
+from workings.data.rows import Row, RowSet, build_rows, check_thinking, example_id, kept_rows, row_of, row_problems
 from workings.errors import RecordError, RequestError
 from workings.models.chat import THINK, THOUGHT, THOUGHT_END, ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.models.turns import Asked
 
-SIDES = ("chosen", "rejected")
+CHOSEN, REJECTED = "chosen", "rejected"
+SIDES = (CHOSEN, REJECTED)
 """The completions of a pair, in row order; each is a suffix of its row's id, after a slash."""
 RIGHT, WRONG, MISMATCHED = "right", "wrong", "mismatched"
 """Ends of row ids: of a verdict's completion, which is right or wrong, and of the row after it."""
+LogProbs = Mapping[str, float]
+"""Row id -> log probability of its completion under the reference, in nats; float32 numbers."""
 
 
 @dataclass(frozen=True)
@@ -66,64 +60,67 @@ def row_id(pair_id: str, side: str) -> str:
     return f"{pair_id}/{side}"
 
 
-def pair_ids(row_ids: Sequence[str], first: Sequence[str] = SIDES[:1], second: str = SIDES[1]) -> list[str]:
-    """The ids of the pairs whose rows have these ids.
+def _entry_ids(row_ids: Sequence[str], first_ends: Sequence[str], second_end: str) -> list[str]:
+    """The ids of the entries whose rows have these ids, two by two.
 
-    Raises `RecordError` if the rows are not a ``first`` and a ``second`` one of each pair, in this order.
+    Raises `RecordError` if one of the ``first_ends`` and the ``second_end`` of the same entry do not alternate.
     """
     ids = []
-    for own, other in zip_longest(row_ids[::2], row_ids[1::2], fillvalue=""):
-        name = other.removesuffix(f"/{second}")
-        if other != row_id(name, second) or own not in [row_id(name, end) for end in first]:
-            raise RecordError(f"rows that are not in pairs of {' or '.join(first)} and {second}: {own[:80]!r}, "
-                              f"{other[:80]!r}")
-        ids.append(name)
+    for first, second in zip_longest(row_ids[::2], row_ids[1::2], fillvalue=""):
+        entry_id = second.removesuffix(f"/{second_end}")
+        if second != row_id(entry_id, second_end) or first not in [row_id(entry_id, end) for end in first_ends]:
+            raise RecordError(f"rows that are not in pairs of {' or '.join(first_ends)} and {second_end}: "
+                              f"{first[:80]!r}, {second[:80]!r}")
+        ids.append(entry_id)
     return ids
 
 
-verdict_ids = partial(pair_ids, first=(RIGHT, WRONG), second=MISMATCHED)
-"""The ids of the verdicts whose rows have these ids; errors as of `pair_ids`."""
+def pair_ids(row_ids: Sequence[str]) -> list[str]:
+    """`a` and `b` for the rows `a/chosen`, `a/rejected`, `b/chosen`, `b/rejected`. Raises `RecordError` for others."""
+    return _entry_ids(row_ids, [CHOSEN], REJECTED)
+
+
+def verdict_ids(row_ids: Sequence[str]) -> list[str]:
+    """`a` and `b` for `a/right`, `a/mismatched`, `b/wrong`, `b/mismatched`. Raises `RecordError` for other rows."""
+    return _entry_ids(row_ids, [RIGHT, WRONG], MISMATCHED)
 
 
 def build_pair_rows(pairs: Sequence[PreferencePair], tokenizer: Tokenizer, template: ChatTemplate,
                     data_config: DataConfig) -> PairRows:
-    """Turn pairs into proved rows, in the pairs' order.
+    """Turn pairs into checked rows, in the pairs' order.
 
     Raises `RequestError` as `workings.data.rows.build_rows`, and if both completions of a pair are the same tokens.
     """
-    def examples() -> Iterator[Example]:
-        for pair in pairs:
-            for side, text in zip(SIDES, (pair.chosen, pair.rejected), strict=True):
-                yield _example(row_id(pair.id, side), f"pair {pair.id}: {side}", pair, text, template)
-
-    return PairRows(_two_rows_each(pairs, examples(), tokenizer, template, data_config, "pair"))
-
-
-def _two_rows_each(entries: Sequence[PreferencePair | Verdict], examples: Iterable[Example], tokenizer: Tokenizer,
-                   template: ChatTemplate, data_config: DataConfig, kind: str) -> RowSet:
-    """Proved rows of entries of a ``kind`` (`pair` or `verdict`), which have two ``examples`` each."""
-    refuse_other_template(template, data_config)
-
-    def rows() -> Iterator[tuple[str, tuple[Row, Row]]]:
-        sides = encoded(examples, tokenizer, template)
-        # The same iterator twice: each entry takes two examples.
-        for entry, first, second in zip(entries, sides, sides, strict=True):
-            if kind == "pair" and first.completion == second.completion:
-                raise RequestError(f"pair {entry.id}: both completions are the same {len(first.completion)} tokens",
-                                   "a better completion and a worse one", "workings data check PAIRS --fix")
-            yield entry.id, (row_of(first), row_of(second))
-
-    return kept_rows(rows(), kind, len(entries), data_config, tokenizer.pad_id, "both completions inside the window")
+    examples = (_example(pair, side, completion, f"pair {pair.id}: {side}", template) for pair in pairs
+                for side, completion in ((CHOSEN, pair.chosen), (REJECTED, pair.rejected)))
+    return PairRows(_two_rows_each(pairs, examples, tokenizer, template, data_config, "pair"))
 
 
 pair_problems = partial(row_problems, build=build_pair_rows, kind="pair")
 """(id, reason) of every pair that `build_pair_rows` would refuse or drop."""
 
 
-def _example(name: str, said: str, entry: PreferencePair | Verdict, completion: str, template: ChatTemplate
-               ) -> Example:
-    """A completion of an entry's prompt; ``name`` is the id of its row, ``said`` its name in messages."""
-    return Example(id=name, name=said, prompt=entry.prompt,
+def _two_rows_each(entries: Sequence[PreferencePair | Verdict], examples: Iterable[Example], tokenizer: Tokenizer,
+                   template: ChatTemplate, data_config: DataConfig, kind: Literal["pair", "verdict"]) -> RowSet:
+    """Checked rows of entries of a ``kind``, which have two consecutive ``examples`` each."""
+    check_thinking(template, data_config)
+
+    def rows_of_entries() -> Iterator[tuple[str, tuple[Row, Row]]]:
+        encoded_examples = encoded(examples, tokenizer, template)
+        # The same iterator twice: each entry takes two examples.
+        for entry, first, second in zip(entries, encoded_examples, encoded_examples, strict=True):
+            if kind == "pair" and first.completion == second.completion:
+                raise RequestError(f"pair {entry.id}: both completions are the same {len(first.completion)} tokens",
+                                   "a better completion and a worse one", "workings data check PAIRS --fix")
+            yield entry.id, (row_of(first), row_of(second))
+
+    return kept_rows(rows_of_entries(), kind, len(entries), data_config, tokenizer.pad_id,
+                     "both completions inside the window")
+
+
+def _example(entry: PreferencePair | Verdict, side: str, completion: str, name: str, template: ChatTemplate) -> Example:
+    """A completion after an entry's prompt. ``side`` ends the id of its row; messages call the example ``name``."""
+    return Example(id=row_id(entry.id, side), name=name, prompt=entry.prompt,
                    asked=Asked.of(entry.prompt, entry.history, entry.tool_turns, entry.tools),
                    completion=completion, parts=_parts(completion, template),
                    thinks=template.begins_with_reasoning(completion))
@@ -136,10 +133,6 @@ def _parts(text: str, template: ChatTemplate) -> tuple[str, ...]:
         return thought.removeprefix(THOUGHT).removesuffix(THOUGHT_END), answer
     # A prompt may end with the tag `<think>`, which is not learned then.
     return (text.removeprefix(THINK),)
-
-
-LogProbs = Mapping[str, float]
-"""Row id -> log probability of its completion under the reference, in nats; float32 numbers."""
 
 
 def log_prob_lines(log_probs: LogProbs) -> list[dict[str, Any]]:
@@ -167,31 +160,37 @@ def verdict_of(name: str) -> int:
 
 def build_verdict_rows(verdicts: Sequence[Verdict], tokenizer: Tokenizer, template: ChatTemplate,
                        data_config: DataConfig) -> PairRows:
-    """Turn verdicts into proved rows, in the verdicts' order.
+    """Turn verdicts into checked rows, in the verdicts' order.
 
     Raises `RequestError` as `workings.data.rows.build_rows`, and if all verdicts have one prompt.
     """
-    questions = [(entry.prompt, entry.history, entry.tool_turns) for entry in verdicts]
-    if len(set(questions)) < 2:
+    if len(set(map(_question, verdicts))) < 2:
         raise RequestError(f"all {len(verdicts)} verdicts have the same prompt",
                            "at least two prompts: the model's drift is measured by completions of other prompts")
 
-    def examples() -> Iterator[Example]:
-        for at, entry in enumerate(verdicts):
-            yield _example(row_id(entry.id, RIGHT if entry.label else WRONG), f"verdict {entry.id}", entry,
-                             entry.completion, template)
-            # After the last entry comes the first one again.
-            following = (index % len(verdicts) for index in range(at + 1, at + len(verdicts)))
-            other = verdicts[next(index for index in following if questions[index] != questions[at])]
-            yield _example(row_id(entry.id, MISMATCHED), f"verdict {entry.id}, with the completion of {other.id}",
-                           entry, other.completion, template)
+    examples = _verdict_examples(verdicts, template)
+    return PairRows(_two_rows_each(verdicts, examples, tokenizer, template, data_config, "verdict"))
 
-    return PairRows(_two_rows_each(verdicts, examples(), tokenizer, template, data_config, "verdict"))
+
+def _question(verdict: Verdict) -> tuple[object, ...]:
+    return verdict.prompt, verdict.history, verdict.tool_turns
+
+
+def _verdict_examples(verdicts: Sequence[Verdict], template: ChatTemplate) -> Iterator[Example]:
+    """For each verdict its own completion, then that of the next verdict with another question."""
+    for position, verdict in enumerate(verdicts):
+        own_side = RIGHT if verdict.label else WRONG
+        yield _example(verdict, own_side, verdict.completion, f"verdict {verdict.id}", template)
+        # After the last verdict comes the first one again.
+        following = (verdicts[index % len(verdicts)] for index in range(position + 1, position + len(verdicts)))
+        other = next(other for other in following if _question(other) != _question(verdict))
+        yield _example(verdict, MISMATCHED, other.completion,
+                       f"verdict {verdict.id}, with the completion of {other.id}", template)
 
 
 def build_example_rows(examples: Examples, entries: Sequence[Any], tokenizer: Tokenizer, template: ChatTemplate,
                        data_config: DataConfig) -> RowSet:
-    """Proved rows of a recipe's ``examples``. Raises `RequestError` for one that must not be learned from."""
+    """Checked rows of a recipe's ``examples``. Raises `RequestError` for one that must not be learned from."""
     if examples == "pairs":
         return build_pair_rows(entries, tokenizer, template, data_config).rows
     if examples == "verdicts":
@@ -209,5 +208,5 @@ def example_ids(examples: Examples, row_ids: Sequence[str]) -> set[str]:
 
 
 def grouped(examples: Examples, rows: RowSet) -> RowSet | PairRows:
-    """Rows as batches take them: with those of one example together."""
+    """Rows as `workings.data.batches.Batches` takes them: the two rows of a pair or verdict stay together."""
     return PairRows(rows) if examples in ("pairs", "verdicts") else rows

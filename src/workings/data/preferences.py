@@ -10,7 +10,7 @@ writes them.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from workings.data.row_fields import Labelled, LineFile, kind_of, labels_of, object_of, texts_of
+from workings.data.row_fields import Labelled, LineFile, kind_of, labels_of, object_of, text_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,8 @@ class PreferencePair(Labelled):
 def pair_from_json(record: object) -> PreferencePair:
     """The pair that a parsed line holds. Raises `ValueError` for anything else."""
     line = object_of(record)
-    return PreferencePair(**texts_of(line, PreferencePair.OWN), **labels_of(line, PreferencePair.OWN))
+    return PreferencePair(id=text_of(line, "id"), prompt=text_of(line, "prompt"), chosen=text_of(line, "chosen"),
+                          rejected=text_of(line, "rejected"), **labels_of(line, PreferencePair.OWN))
 
 
 PAIRS = LineFile(name="preference pairs", keys="id, prompt, chosen, rejected", texts=("prompt", "chosen", "rejected"),
@@ -53,7 +54,8 @@ def verdict_from_json(record: object) -> Verdict:
         raise ValueError("`label` is missing")
     if not isinstance(line["label"], bool):
         raise ValueError(f"`label` must be true or false, not {kind_of(line['label'])}")
-    return Verdict(**texts_of(line, Verdict.OWN[:3]), label=line["label"], **labels_of(line, Verdict.OWN))
+    return Verdict(id=text_of(line, "id"), prompt=text_of(line, "prompt"), completion=text_of(line, "completion"),
+                   label=line["label"], **labels_of(line, Verdict.OWN))
 
 
 VERDICTS = LineFile(name="verdicts", keys="id, prompt, completion, label", texts=("prompt", "completion"), form="kto",

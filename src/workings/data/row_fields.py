@@ -19,10 +19,21 @@ from workings.hints import no_file
 from workings.models.turns import Turn
 from workings.record import canonical
 
-LABELS = ("section", "category", "difficulty", "source", "licence")
+Line = TypeVar("Line", bound="Labelled")
+
+ITEM_LABELS = ("section", "category", "difficulty")
+"""The labels that an evaluation item has too: scores are grouped by them."""
+LABELS = (*ITEM_LABELS, "source", "licence")
 """Optional text fields of a line. An empty text means that the file does not have it; it is not written back."""
 _SHARED_KEYS = frozenset(("history", "tool_turns", "tools", *LABELS))
 """Keys that a line of every kind may have."""
+TURN_KEYS = ("tool_calls", "name", "tool_call_id")
+"""Keys that a turn may have besides role and text."""
+_NEVER_EMPTY = ("id", "prompt", "answer", "chosen", "rejected", "completion")
+NUMBERED = "line-"
+"""Begins the ids of lines that have none."""
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+"""The escape of NUL in JSON. After a further backslash the same letters are text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +60,7 @@ class Labelled:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Everything else from the source; kept, never interpreted."""
     OWN: ClassVar[tuple[str, ...]] = ("id", "prompt")
-    """Keys of a line that only this kind has, in their order."""
+    """Keys of a line of this kind besides the shared ones, in their order. Each is the name of a field."""
 
     def __post_init__(self) -> None:
         # Turns with only a role and a text may be given as pairs.
@@ -71,13 +82,8 @@ class Labelled:
         return {name: getattr(self, name) for name in self.OWN}
 
 
-def texts_of(record: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """Required texts of a line, by key. Errors as of `text_of`."""
-    return {key: text_of(record, key) for key in keys}
-
-
 def labels_of(record: Mapping[str, Any], own: Collection[str]) -> dict[str, Any]:
-    """The fields of `Labelled` in a parsed line whose other known keys are ``own``; `ValueError` where one is wrong."""
+    """The shared fields of a parsed line; other keys, except ``own`` ones, become `metadata`. Raises `ValueError`."""
     fields: dict[str, Any] = {}
     metadata = {key: value for key, value in record.items() if key not in own and key not in _SHARED_KEYS}
     if metadata:
@@ -90,7 +96,7 @@ def labels_of(record: Mapping[str, Any], own: Collection[str]) -> dict[str, Any]
             fields[name] = history_of(record[name], name)
     if record.get("tools"):
         fields["tools"] = tools_text(record["tools"])
-    return fields | texts_of(record, [name for name in LABELS if name in record])
+    return fields | {name: text_of(record, name) for name in LABELS if name in record}
 
 
 def object_of(record: object) -> dict[str, Any]:
@@ -98,9 +104,6 @@ def object_of(record: object) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise ValueError(f"a JSON object was expected, not {kind_of(record)}")
     return record
-
-
-Line = TypeVar("Line", bound=Labelled)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,9 +149,10 @@ class LineFile(Generic[Line]):
 
     def _wrong_line(self, path: Path, number: int, error: Exception) -> RequestError:
         out = f"{self.name.split()[-1]}.jsonl"
+        command = f"workings data import --format {self.form} {path} --out {out} --on-error skip"
         # If the first line is invalid, the file probably holds something else.
-        command = import_command(path, out) if number == 1 else (
-            f"workings data import --format {self.form} {path} --out {out} --on-error skip")
+        if number == 1:
+            command = import_command(path, out)
         return RequestError(f"{path}:{number}: {error}", f"one {self.name.removesuffix('s')} a line: {self.keys}",
                             command)
 
@@ -162,10 +166,6 @@ class LineFile(Generic[Line]):
 def import_command(path: Path, out: str) -> str:
     """The command that converts a file of another form."""
     return f"workings data import {shlex.quote(str(path))} --out {out}"
-
-
-NUMBERED = "line-"
-"""Begins the ids of lines that have none."""
 
 
 def with_id(value: object, number: int) -> object:
@@ -185,10 +185,6 @@ def lines_bytes(records: Iterable[Mapping[str, Any]]) -> bytes:
     return b"".join(json.dumps(record, ensure_ascii=False).encode() + b"\n" for record in records)
 
 
-_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-"""The escape of NUL in JSON. After a further backslash the same letters are text."""
-
-
 def refuse_broken_text(record: object) -> None:
     """Raise `ValueError` if any text in a JSON value, a key included, is not valid Unicode or has a NUL character."""
     whole = json.dumps(record, ensure_ascii=False)
@@ -198,9 +194,6 @@ def refuse_broken_text(record: object) -> None:
         raise ValueError("half a surrogate pair, which is not text") from None
     if _NUL.search(whole):
         raise ValueError("a NUL character, which is not text")
-
-
-_NEVER_EMPTY = ("id", "prompt", "answer", "chosen", "rejected", "completion")
 
 
 def text_of(record: Mapping[str, Any], key: str, *, may_be_empty: bool = False) -> str:
@@ -234,10 +227,6 @@ def history_of(turns: object, name: str = "history") -> tuple[Turn, ...]:
     return tuple(history)
 
 
-TURN_KEYS = ("tool_calls", "name", "tool_call_id")
-"""Keys that a turn may have besides role and text."""
-
-
 def calls_text(more: Mapping[str, Any]) -> str:
     """What a turn has of `TURN_KEYS`, as JSON, with calls in the form that chat templates take; empty without any.
 
@@ -248,21 +237,21 @@ def calls_text(more: Mapping[str, Any]) -> str:
     calls = _parsed(more.get("tool_calls", []), [], "`tool_calls` is a text that is not JSON")
     if not isinstance(calls, list):
         raise ValueError(f"`tool_calls` must be a list of calls, not {kind_of(calls)}")
-    read = {**more, "tool_calls": [_call(call) for call in calls]} if calls else more
-    return json.dumps(read, ensure_ascii=False)
+    written = {**more, "tool_calls": [_call(call) for call in calls]} if calls else more
+    return json.dumps(written, ensure_ascii=False)
 
 
-def _parsed(value: object, empty: object, problem: str) -> Any:
-    """A value, or that of a text of JSON. Raises `ValueError` with ``problem``."""
+def _parsed(value: object, if_blank: object, problem: str) -> Any:
+    """The value of a text of JSON; any other value as it is. Raises `ValueError` with ``problem`` for other texts."""
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value) if value.strip() else empty
+        return json.loads(value) if value.strip() else if_blank
     except ValueError:
         raise ValueError(problem) from None
 
 
-def _named(value: object) -> dict[str, Any] | None:
+def _function_of(value: object) -> dict[str, Any] | None:
     """The inner object of `{function: {name, …}}`, or an object with a name; None for anything else."""
     inner = value.get("function", value) if isinstance(value, dict) else None
     return inner if isinstance(inner, dict) and isinstance(inner.get("name"), str) else None
@@ -270,7 +259,7 @@ def _named(value: object) -> dict[str, Any] | None:
 
 def _call(call: Any) -> dict[str, Any]:
     """A call of a tool as `{id, type, function: {name, arguments}}`."""
-    function = _named(call)
+    function = _function_of(call)
     if function is None:
         raise ValueError("a call of a tool must have a name: {function: {name, arguments}}")
     name = function["name"]
@@ -287,7 +276,7 @@ def tools_text(tools: object) -> str:
     tools = _parsed(tools, [], "`tools` is a text that is not JSON")
     if not isinstance(tools, list):
         raise ValueError(f"`tools` must be a list of descriptions, not {kind_of(tools)}")
-    if not all(map(_named, tools)):
+    if not all(map(_function_of, tools)):
         raise ValueError("a tool must have a name: {type: function, function: {name, description, parameters}}")
     return json.dumps(_without_nulls(tools), ensure_ascii=False) if tools else ""
 

@@ -3,6 +3,7 @@ r"""Rows: tokens with a loss mask, each checked to teach what it should (`workin
     tokens      <bos> <start_of_turn> user … model \n  7 2 <end_of_turn>
     loss_mask     0         0          0   …   0    0  1 1       1
 
+`build_rows` turns traces into rows. `workings.data.pair_rows` does the same for preference pairs and verdicts.
 A row longer than `data.max_length` is an error that names it. With `data.over_length: drop` it is left out and listed.
 """
 
@@ -29,6 +30,8 @@ from workings.record.redact import cleaned
 
 Entry = TypeVar("Entry", bound=Labelled)
 
+PART = "/part-"
+"""Before the number of a row in the id of a part of a raw text."""
 _ONES = re.compile(rb"\x01+")
 _REASONING_MARKS = re.compile(r"</?(?:think|reasoning)>")
 _CHUNK = 1024
@@ -55,11 +58,6 @@ class Row:
         """Positions of the assistant's learned turns, each with its stop token: (start, end) in ``tokens``."""
         # Another speaker comes between two turns, so each turn is one run of ones.
         return [ones.span() for ones in _ONES.finditer(self.loss_mask.tobytes())]
-
-    @property
-    def is_text(self) -> bool:
-        """Whether every token but the first is learned: a raw text."""
-        return self.supervised_tokens == len(self.tokens) - 1
 
     @property
     def supervised_tokens(self) -> int:
@@ -105,10 +103,14 @@ class RowSet:
 
     @cached_property
     def shared_prefix(self) -> int:
-        """Number of first positions that all rows share (an instruction, say) and that predict nothing learned."""
+        """Number of first positions that all rows share (an instruction, say) and that predict nothing learned.
+
+        Position i predicts token i + 1. So rows `5 6 7 8` and `5 6 7 9` that learn their last token share 2 positions:
+        the third one has the same token 7, but predicts a learned one.
+        """
         if not self.rows:
             return 0
-        # A position predicts the next token, so the last position of a row predicts nothing.
+        # The last position of a row predicts nothing.
         shared = int(self.lengths.min()) - 1
         for row in self.rows:
             differs = row.tokens[:shared] != self.rows[0].tokens[:shared]
@@ -211,32 +213,25 @@ def question_digests(row: Mapping[str, Any]) -> list[str | None]:
 def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemplate,
                data_config: DataConfig) -> RowSet:
     """Turn traces into checked rows, in order. Raises `RequestError` for an unlearnable trace, and as `kept_rows`."""
-    refuse_other_template(template, data_config)
+    check_thinking(template, data_config)
     examples = (_example(trace, data_config) for trace in traces)
     rows = (part for example in encoded(examples, tokenizer, template) for part in _parts(row_of(example), data_config))
-    or_split = " or, for raw texts, data.over_length=split" if data_config.template == "plain" else ""
+    further_advice = " or, for raw texts, data.over_length=split" if data_config.template == "plain" else ""
     return kept_rows(((row.id, [row]) for row in rows), "trace", len(traces), data_config, tokenizer.pad_id,
-                     "reasoning and answer inside the window", or_split)
+                     "reasoning and answer inside the window", further_advice)
 
 
 def kept_rows(entries: Iterable[tuple[str, Sequence[Row]]], kind: str, count: int, data_config: DataConfig, pad_id: int,
-              expected: str, more: str = "") -> RowSet:
-    """The rows of all entries that are not too long. Both rows of a pair are kept, or both are dropped.
+              expected: str, further_advice: str = "") -> RowSet:
+    """The rows of all ``entries`` (ids with rows) that are not too long. A pair's rows are kept or dropped together.
 
-    Args:
-        entries: ids with rows.
-        kind: what an entry is: `trace`, `pair` or `verdict`.
-        count: number of entries.
-        data_config: the longest row allowed, and what to do with a longer one.
-        pad_id: token that fills unused places of a batch.
-        expected: of the error about a row that is too long: what was expected.
-        more: of the same error: what else could be typed.
-
-    Raises `RequestError` if an id repeats, if no row is left, and if a row is too long and must not be dropped.
+    Raises `RequestError` if an id repeats, if no row is left, and if a row is too long and must not be dropped. In
+    messages ``kind`` is what an entry is (`trace`, `pair` or `verdict`), and ``count`` the number of entries.
+    ``expected`` and ``further_advice`` belong to the error about a row that is too long.
     """
     rows: list[Row] = []
     dropped: list[Dropped] = []
-    too_long: list[Dropped] = []
+    too_long_entries: list[Dropped] = []
     seen: set[str] = set()
     limit = data_config.max_length
     for name, entry_rows in entries:
@@ -249,26 +244,23 @@ def kept_rows(entries: Iterable[tuple[str, Sequence[Row]]], kind: str, count: in
         if longest <= limit:
             rows += entry_rows
         elif len(entry_rows) == 1:
-            too_long.append(Dropped(name, longest, f"{longest} tokens, and data.max_length is {limit}"))
-            dropped.append(too_long[-1])
+            too_long = Dropped(name, longest, f"{longest} tokens, and data.max_length is {limit}")
+            too_long_entries.append(too_long)
+            dropped.append(too_long)
         else:
             reason = f"{longest} tokens in its longer row, and data.max_length is {limit}"
-            too_long.append(Dropped(name, longest, reason))
+            too_long_entries.append(Dropped(name, longest, reason))
             # The rows of a pair have their own ids.
             dropped += [Dropped(row.id, len(row.tokens), f"its {kind} has {reason}") for row in entry_rows]
-    if too_long and data_config.over_length != "drop":
-        first = max(too_long, key=lambda entry: entry.tokens)
-        others = f"; {len(too_long):,} of {count:,} are too long, and this is the longest" if len(too_long) > 1 else ""
-        raise RequestError(f"{kind} {first.id}: {first.reason}{others}", expected,
-                           f"data.max_length={first.tokens} or data.over_length=drop{more}")
+    if too_long_entries and data_config.over_length != "drop":
+        worst, number = max(too_long_entries, key=lambda entry: entry.tokens), len(too_long_entries)
+        others = f"; {number:,} of {count:,} are too long, and this is the longest" if number > 1 else ""
+        raise RequestError(f"{kind} {worst.id}: {worst.reason}{others}", expected,
+                           f"data.max_length={worst.tokens} or data.over_length=drop{further_advice}")
     if not rows:
         raise RequestError(f"no {kind} of {count} gives rows", f"at least one {kind}",
                            "a larger data.max_length" if dropped else f"a file with {kind}s")
     return RowSet(tuple(rows), tuple(dropped), pad_id, limit)
-
-
-PART = "/part-"
-"""Before the number of a row in the id of a part of a raw text."""
 
 
 def example_id(row_id: str) -> str:
@@ -278,12 +270,16 @@ def example_id(row_id: str) -> str:
 
 
 def _parts(row: Row, config: DataConfig) -> Iterator[Row]:
-    """The row itself, or the parts of a raw text that is too long and may be split."""
+    """The row itself, or the parts of a raw text that is too long and may be split.
+
+    A part begins with the last token of the part before, which is only read there: no token is learned twice, and none
+    but the first of the text is left out. With at most 3 tokens a row, `1 2 3 4 5` gives `1 2 3` and `3 4 5`.
+    """
     limit = config.max_length
-    if config.over_length != "split" or len(row.tokens) <= limit or not row.is_text:
+    # Only a raw text learns every token but the first.
+    if config.over_length != "split" or len(row.tokens) <= limit or row.supervised_tokens != len(row.tokens) - 1:
         yield row
         return
-    # A part begins with the last token of the part before, so that every token but the first is learned.
     for number, start in enumerate(range(0, len(row.tokens) - 1, limit - 1), start=1):
         mask = row.loss_mask[start:start + limit].copy()
         mask[0] = 0
@@ -292,7 +288,7 @@ def _parts(row: Row, config: DataConfig) -> Iterator[Row]:
 
 def row_problems(entries: Iterable[Entry], tokenizer: Tokenizer, template: ChatTemplate, data_config: DataConfig,
                  build: Callable[..., object] = build_rows, kind: str = "trace") -> Iterator[tuple[str, str]]:
-    """(id, reason) of every entry, a ``kind``, that ``build`` would refuse or drop."""
+    """(id, reason) of every entry that ``build`` would refuse or drop; ``kind`` is what its errors call an entry."""
     config = data_config
     if config.over_length == "drop":
         config = config.model_copy(update={"over_length": "error"})
@@ -305,7 +301,7 @@ def row_problems(entries: Iterable[Entry], tokenizer: Tokenizer, template: ChatT
                 [entry] = chosen
                 yield entry.id, error.given.removeprefix(f"{kind} {entry.id}").lstrip(": ")
                 return
-            # The error is about the first of possibly many entries.
+            # The error is about the first bad entry only, so each half is tried again.
             middle = len(chosen) // 2
             yield from problems(chosen[:middle])
             yield from problems(chosen[middle:])
@@ -397,7 +393,7 @@ def _refuse_another_form(trace: Trace, reasoning: str) -> None:
                                "data.reasoning=answer_only, or data.learn=last")
 
 
-def refuse_other_template(template: ChatTemplate, config: DataConfig) -> None:
+def check_thinking(template: ChatTemplate, config: DataConfig) -> None:
     """Raise `RequestError` if Gemma 4's thinking is on in only one of template and recipe."""
     if template.thinking != (config.reasoning == CHANNEL):
         raise RequestError(f"data.reasoning is {config.reasoning}, but the chat template has Gemma 4's thinking "

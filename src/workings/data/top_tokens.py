@@ -49,18 +49,18 @@ TeacherTopTokens = Mapping[str, TopTokensOfRow]
 def row_positions(batch: Batch, row_ids: Sequence[Sequence[str]]) -> Iterator[tuple[str, int, np.ndarray]]:
     """For each row of a batch: its id, the number of its sequence among A x B, and its learned positions there."""
     length = batch.tokens.shape[-1]
-    mask, segments = batch.loss_mask.reshape(-1, length), batch.segment_ids.reshape(-1, length)
-    for number, ids in enumerate(row_ids):
+    masks, segment_ids = batch.loss_mask.reshape(-1, length), batch.segment_ids.reshape(-1, length)
+    for sequence, ids in enumerate(row_ids):
         for segment, name in enumerate(ids, start=1):
-            yield name, number, np.flatnonzero((segments[number] == segment) & (mask[number] > 0))
+            yield name, sequence, np.flatnonzero((segment_ids[sequence] == segment) & (masks[sequence] > 0))
 
 
 def top_tokens_by_row(batch: Batch, row_ids: Sequence[Sequence[str]], tokens_ABSK: np.ndarray,
                       log_probs_ABSK: np.ndarray) -> dict[str, TopTokensOfRow]:
     """Top tokens of a batch split by row."""
     tokens, log_probs = (x.reshape(-1, *x.shape[2:]) for x in (tokens_ABSK, log_probs_ABSK))
-    return {name: TopTokensOfRow(tokens[number, positions], log_probs[number, positions])
-            for name, number, positions in row_positions(batch, row_ids)}
+    return {name: TopTokensOfRow(tokens[sequence, positions], log_probs[sequence, positions])
+            for name, sequence, positions in row_positions(batch, row_ids)}
 
 
 def to_bytes(rows: Iterable[TopTokensOfRow]) -> bytes:
@@ -79,11 +79,11 @@ class TopTokenFiles:
     counts: Mapping[str, int]
     """Learned positions of each row by id."""
     count: int
-    """K."""
+    """Tokens of each position (K)."""
 
     @cached_property
     def parts(self) -> list[range]:
-        """For each file the numbers of its batches, of those in the first epoch that the run learns from."""
+        """For each file the numbers of its batches. Together these are the batches of the first epoch that are used."""
         parts: list[range] = []
         size = 0
         for number in range(min(self.steps, self.batches.batches_in_epoch(0))):
@@ -103,7 +103,7 @@ class TopTokenFiles:
         except SafetensorError as error:
             raise RecordError(f"top tokens of a teacher: {str(error)[:80]}") from None
         formats = {name: (str(x.dtype), x.shape) for name, x in arrays.items()}
-        shape = self._positions(part), self.count
+        shape = (self._positions(part), self.count)
         if formats != {TOKENS: ("int32", shape), LOG_PROBS: ("float32", shape)}:
             raise RecordError(f"top tokens of a teacher: {formats}, expected int32 and float32 of {shape}")
         if not np.isfinite(arrays[LOG_PROBS]).all():
@@ -125,8 +125,9 @@ class TopTokenFiles:
 
     def _by_row(self, arrays: Mapping[str, np.ndarray], part: range) -> dict[str, TopTokensOfRow]:
         names = [name for number in part for name in self._row_ids(number)]
-        ends = np.cumsum([self.counts[name] for name in names])[:-1]
-        rows = zip(names, np.split(arrays[TOKENS], ends), np.split(arrays[LOG_PROBS], ends), strict=True)
+        # `split` takes the borders between rows, so not the end of the last row.
+        borders = np.cumsum([self.counts[name] for name in names])[:-1]
+        rows = zip(names, np.split(arrays[TOKENS], borders), np.split(arrays[LOG_PROBS], borders), strict=True)
         return {name: TopTokensOfRow(tokens, log_probs) for name, tokens, log_probs in rows}
 
     def _positions(self, numbers: Iterable[int]) -> int:

@@ -1,7 +1,7 @@
 """Traces: worked examples to learn from. A file of traces has one JSON object per line, in UTF-8.
 
     {"id": "add-1", "prompt": "What is 47+25?", "steps": ["7+5=12", "4+2+1=7"], "answer": "72"}
-    {"id": "page-1", "text": "A raw text, of which every token is learned."}
+    {"id": "page-1", "text": "A raw text: the model learns every token of it."}
 
 This module reads and writes traces, and renders each as the text that a model learns to write. The package
 `workings.data.importing` makes traces of other files.
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from workings.data.columns import refuse_keys_with_text
-from workings.data.importing.completion import final_answer
+from workings.data.importing.completion import StepsAndAnswer, final_answer
 from workings.data.row_fields import (
-    LABELS,
+    ITEM_LABELS,
     Labelled,
     LineFile,
     calls_text,
@@ -24,16 +24,15 @@ from workings.data.row_fields import (
     lines_bytes,
     object_of,
     text_of,
-    texts_of,
 )
 from workings.errors import RequestError
 from workings.record import atomic
 
-# Before the steps, between steps and answer, after the answer. Line breaks are those that chat templates write.
 _MARKS = {"tags": ("<reasoning>", "</reasoning><answer>", "</answer>"),
           "think": ("<think>\n", "\n</think>\n\n", ""),
           "channel": ("<|channel>thought\n", "\n<channel|>", ""),
           "hashes": ("", "\n#### ", "")}
+"""Style -> texts before the steps, before the answer and after it. Line breaks are those that chat templates write."""
 STYLES = (*_MARKS, "answer_only")
 """The values of the recipe key `data.reasoning`."""
 
@@ -80,16 +79,16 @@ def trace_from_json(record: object) -> Trace:
         answer = text_of({"answer": "", **line}, "answer", may_be_empty=True)
     else:
         calls, answer = "", text_of(line, "answer")
-    return Trace(**texts_of(line, ("id", "prompt")), answer=answer, steps=tuple(steps), calls=calls,
+    return Trace(id=text_of(line, "id"), prompt=text_of(line, "prompt"), answer=answer, steps=tuple(steps), calls=calls,
                  **labels_of(line, ("id", "prompt", "steps", "answer", "tool_calls")))
 
 
 def _text_from_json(line: dict[str, Any]) -> Trace:
     refuse_keys_with_text(line)
-    texts = texts_of(line, ("id", "text"))
-    if not texts["text"].strip():
+    own_id, text = text_of(line, "id"), text_of(line, "text")
+    if not text.strip():
         raise ValueError("`text` is empty")
-    return Trace(id=texts["id"], prompt="", steps=(), answer=texts["text"], **labels_of(line, ("id", "text")))
+    return Trace(id=own_id, prompt="", steps=(), answer=text, **labels_of(line, ("id", "text")))
 
 
 TRACES = LineFile(name="traces", keys="id, prompt, steps, answer; or a raw text: text", texts=("prompt", "answer"),
@@ -107,10 +106,10 @@ def write_traces(path: Path, traces: Iterable[Trace]) -> None:
     atomic.write_bytes(path, traces_bytes(traces))
 
 
-def item_json(trace: Trace, labels: Iterable[str] = LABELS[:3]) -> dict[str, Any]:
+def item_json(trace: Trace, labels: Iterable[str] = ITEM_LABELS) -> dict[str, Any]:
     """The question of a trace as a line that `workings eval --items` reads: with these labels, without the steps."""
-    labels_there = {name: getattr(trace, name) for name in labels if getattr(trace, name)}
-    return {"id": trace.id, "prompt": trace.prompt, "expected_answer": final_answer(trace.answer), **labels_there}
+    present_labels = {name: getattr(trace, name) for name in labels if getattr(trace, name)}
+    return {"id": trace.id, "prompt": trace.prompt, "expected_answer": final_answer(trace.answer), **present_labels}
 
 
 def items_bytes(traces: Iterable[Trace]) -> bytes:
@@ -135,24 +134,23 @@ def completion_text(trace: Trace, reasoning: str) -> str:
                            "data.reasoning=answer_only, or traces with steps")
     if reasoning not in _MARKS:
         raise RequestError(f"data.reasoning cannot be {reasoning}", f"one of {', '.join(STYLES)}")
-    before, between, after = _MARKS[reasoning]
-    return before + "\n".join(trace.steps) + between + trace.answer + after
+    before_steps, before_answer, after_answer = _MARKS[reasoning]
+    return before_steps + "\n".join(trace.steps) + before_answer + trace.answer + after_answer
 
 
 def completion_form(reasoning: str) -> str:
-    """What `completion_text` writes for a style, with `…` for steps and answer."""
-    before, between, after = _MARKS.get(reasoning, ("", "", ""))
-    return f"{before}…{between}…{after}" if between else "…"
+    """What `completion_text` writes, with `…` for steps and answer: `<reasoning>…</reasoning><answer>…</answer>`."""
+    return "…" if reasoning == "answer_only" else "…".join(_MARKS[reasoning])
 
 
-def split_completion(text: str, reasoning: str) -> tuple[tuple[str, ...], str] | None:
+def split_completion(text: str, reasoning: str) -> StepsAndAnswer | None:
     """The steps and the answer from which `completion_text` makes exactly this text; None if there are none."""
     if reasoning == "answer_only":
         return ((), text) if text.strip() else None
-    before, between, after = _MARKS[reasoning]
-    if not text.startswith(before) or not text.endswith(after):
+    before_steps, before_answer, after_answer = _MARKS[reasoning]
+    if not text.startswith(before_steps) or not text.endswith(after_answer):
         return None
-    steps, mark, answer = text.removeprefix(before).removesuffix(after).partition(between)
+    steps, mark, answer = text.removeprefix(before_steps).removesuffix(after_answer).partition(before_answer)
     if not mark or not steps.strip() or not answer.strip():
         return None
     return tuple(steps.split("\n")), answer

@@ -38,9 +38,10 @@ class OpenEnv:
                                f"options.action is one of {', '.join(fields)}")
         self._field = action
         if not action and len(fields) == 1:
-            # An action of one field needs no JSON.
-            name, field = next(iter(fields.items()))
-            self._field = "" if field.get("type") in ("array", "object") else name
+            [(name, field)] = fields.items()
+            # The only field needs no JSON around it, unless its own value is JSON.
+            if field.get("type") not in ("array", "object"):
+                self._field = name
 
     @staticmethod
     def version(path: str) -> str:

@@ -55,7 +55,8 @@ class EnvironmentSettings:
                                    "write the path as seen from the recipe's directory")
             return f"sha256:{file_digest(self.path)}"
         if self.config.name in SHIPPED:
-            return SHIPPED[self.config.name][1]
+            _, version = SHIPPED[self.config.name]
+            return version
         library, _, task = self.config.name.partition(":")
         return LIBRARIES[library].version(task)
 
@@ -70,4 +71,5 @@ class EnvironmentSettings:
         options: dict[str, Any] = self.config.options
         if name in LIBRARIES:
             return LIBRARIES[name](task, **options)
-        return SHIPPED[name][0](**options)
+        make, _ = SHIPPED[name]
+        return make(**options)

@@ -11,12 +11,15 @@ from workings.environments.base import Row, Step
 
 _CALL = re.compile(r"^\s*(-?\d{1,12})\s*([+*-])\s*(-?\d{1,12})\s*=\s*$")
 _NUMBER = re.compile(r"^\s*(-?\d{1,30})\s*\.?\s*$")
+_GUESS = re.compile(r"\s*(\d{1,9})(?!\d)")
 _EXAMPLE = [{"role": role, "content": text}
             for call, result in (("62 - 17", "45"), ("35 * 41", "1435"))
             for role, text in (("user", f"What is {call}?"), ("assistant", f"{call} ="),
                                ("user", result), ("assistant", result))]
 """Turns before each question, which a small model can copy."""
 OPERATIONS = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}
+MOVES = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
+Place = tuple[int, int]
 
 
 class Calculator:
@@ -34,6 +37,7 @@ class Calculator:
     def tasks(self, seed: int, count: int) -> Iterator[dict[str, Any]]:
         """Two numbers and an operation each."""
         for number in range(count):
+            # Both numbers and the sign are digits of one hash in the base ``span``; with 3 digits 100 to 999 are 900.
             drawn = int.from_bytes(rank("calculator", seed, number)[:16])
             low, span = 10 ** (self._digits - 1), 9 * 10 ** (self._digits - 1)
             a, b = low + drawn % span, low + drawn // span % span
@@ -58,10 +62,6 @@ class Calculator:
         answer = _NUMBER.match(text)
         is_right = answer is not None and str(int(answer[1])) == self._expected
         return Step("", 0.8 if is_right else 0.0, done=True)
-
-
-MOVES = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
-Place = tuple[int, int]
 
 
 class FrozenLake:
@@ -136,9 +136,6 @@ def distances(lake: list[str]) -> dict[Place, int]:
 
 def _inside(lake: list[str], row: int, column: int) -> bool:
     return 0 <= row < len(lake) and 0 <= column < len(lake[row])
-
-
-_GUESS = re.compile(r"\s*(\d{1,9})(?!\d)")
 
 
 class GuessNumber:

@@ -33,14 +33,15 @@ class _Player:
 
     def show(self, beginnings: list[tuple[int, dict[str, Any]]]) -> list[str]:
         # One at a time, because a server may allow few sessions.
-        return [self.reset([begun])[0] for begun in beginnings]
+        return [text for beginning in beginnings for text in self.reset([beginning])]
 
     def reset(self, beginnings: list[tuple[int, dict[str, Any]]]) -> list[str]:
         for episode in self._episodes:
             getattr(episode, "close", lambda: None)()
         self._episodes = [self._make() for _ in beginnings]
         # `Any`: a user's class may return anything.
-        shown: list[Any] = [episode.reset(*begun) for episode, begun in zip(self._episodes, beginnings, strict=True)]
+        shown: list[Any] = [episode.reset(seed, row)
+                            for episode, (seed, row) in zip(self._episodes, beginnings, strict=True)]
         if any(not isinstance(text, str) or not text for text in shown):
             raise TypeError("reset(seed, row) must return a text")
         return shown
@@ -50,17 +51,20 @@ class _Player:
 
 
 def _plays(job: tuple[EnvironmentSettings, str]) -> Callable[[Any], Iterator[Answer]]:
-    """The function that answers a request: a method's name of `_Player`, and arguments. Raises `RequestError`."""
+    """A function that answers requests: the name of a method of `_Player`, and arguments. Raises `RequestError`."""
     settings, version = job
     limit_memory(int(settings.config.memory_gib * 1024**3))
     if not settings.config.server:  # its adapter runs no foreign code, and needs a connection
         sys.addaudithook(refuse)
     with loading(settings.name, "an environment that can be made, with options that it takes"):
-        make: Callable[[], Environment] = settings.make
+        make: Callable[[], Environment]
         if settings.config.file:
             environment = run_file("environment", settings.path, "class", settings.config.name.rpartition(":")[2],
                                    unchanged=settings.version == version)
             make = partial(environment, **settings.config.options)
+        else:
+            make = settings.make
+        # A first one, because wrong options show only here.
         make()
     player = _Player(make)
 

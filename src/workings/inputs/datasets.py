@@ -6,6 +6,7 @@ Keys of a recipe with such names are `data.traces`, `evaluation.traces` and `eva
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,6 +15,7 @@ from workings.config.environment import EnvironmentConfig
 from workings.config.load import LoadedRecipe
 from workings.config.recipe import MADE_BY_ENVIRONMENT
 from workings.data.generators import addition
+from workings.data.generators.base import Generated
 from workings.data.importing.formats import FORMATS, RAW_TEXT
 from workings.data.importing.hints import KeyMap, by_its_keys, format_of, looks_like
 from workings.data.importing.run import ImportRequest, import_records
@@ -37,6 +39,10 @@ ADDITION = "addition"
 # `workings.evidence.verify.checks.recipe` repeats both numbers.
 ADDITION_TRACES = 500
 ADDITION_ITEMS = 600
+_FILES: dict[str, LineFile[Any]] = {"traces": TRACES, "pairs": PAIRS, "verdicts": VERDICTS}
+"""The kinds of examples, and how their files are read."""
+_ALGORITHMS = {"traces": "sft", "pairs": "dpo", "verdicts": "kto"}
+"""An algorithm that learns from each kind of example."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,44 +79,82 @@ class RunData:
 
 def find_data(loaded: LoadedRecipe) -> RunData:
     """Reads or generates the data of `data.traces`, `evaluation.traces` and `evaluation.items`."""
-    recipe = loaded.recipe
-    digests: dict[str, str] = {}
+    recipe, reader = loaded.recipe, _Reader(loaded)
     # Objects of a store are copied, so all these names are local.
     traces_name, held_out_name, items_name = (
         local_name(name) for name in (recipe.data.traces, recipe.evaluation.traces, recipe.evaluation.items))
-    # Additions are generated in one call, so that training and evaluation are disjoint.
-    is_generated = ADDITION in (traces_name, held_out_name, items_name)
-    new_traces, new_items = addition.make(ADDITION_TRACES, ADDITION_ITEMS, recipe.seed) if is_generated else ([], [])
     kind = recipe.algorithm.examples
+    is_made_by_environment = traces_name == MADE_BY_ENVIRONMENT
     examples: Sequence[Trace | PreferencePair | Verdict] = []
     prompts: list[Item] = []
-    is_made_by_environment = traces_name == MADE_BY_ENVIRONMENT
     if kind == "prompts" and holds_items(traces_name, loaded.base):
-        prompts = _items(loaded, traces_name, [], "traces", digests)
+        prompts = reader.items(traces_name, "traces")
     elif kind == "prompts" and not is_made_by_environment:
-        examples = _examples(loaded, traces_name, new_traces, "traces", digests, "traces")
+        examples = reader.examples(traces_name, "traces", "traces")
         prompts = [question_of(trace) for trace in examples]
     elif not is_made_by_environment:
-        examples = _examples(loaded, traces_name, new_traces, "traces", digests, kind)
-    held_out = [] if held_out_name == "none" else _examples(
-        loaded, held_out_name, new_items, "evaluation_traces", digests, "traces")
+        examples = reader.examples(traces_name, "traces", kind)
+    held_out = [] if held_out_name == "none" else reader.examples(held_out_name, "evaluation_traces", "traces")
     if recipe.environment is not None:
-        prompts = _tasks(loaded, recipe.environment, None if is_made_by_environment else prompts, digests)
-    items = _items(loaded, items_name, new_items, "items", digests)
-    return RunData(examples=examples, held_out=held_out, items=items, prompts=prompts, digests=digests)
+        prompts = reader.tasks(recipe.environment, None if is_made_by_environment else prompts)
+    items = reader.items(items_name, "items")
+    return RunData(examples=examples, held_out=held_out, items=items, prompts=prompts, digests=reader.digests)
 
 
-def _tasks(loaded: LoadedRecipe, config: EnvironmentConfig, given: list[Item] | None,
-           digests: dict[str, str]) -> list[Item]:
-    """The environment's first observation for each ``given`` question; None: for each task that it generates."""
-    seed, settings = loaded.recipe.seed, EnvironmentSettings(config=config, base=loaded.base)
-    with slow_operation(f"beginning the tasks of {settings.name}"), EnvironmentProcess(settings) as process:
-        if given is None:
-            rows = process.tasks(seed, config.tasks)
-            digests["traces"] = json_digest(rows)
-        else:
-            rows = [item.to_json() for item in given]
-        return [item_from_json(prompt) for prompt in process.prompts(seed, rows)]
+@dataclass
+class _Reader:
+    """Reads the data of a recipe, and notes the digest of each under a label."""
+
+    loaded: LoadedRecipe
+    digests: dict[str, str] = field(default_factory=dict)
+    """See `RunData.digests`. The labels are `traces`, `evaluation_traces` and `items`."""
+
+    @cached_property
+    def additions(self) -> Generated:
+        """Generated in one call, so that training and evaluation are disjoint."""
+        return addition.make(ADDITION_TRACES, ADDITION_ITEMS, self.loaded.recipe.seed)
+
+    def examples(self, name: str, label: str, kind: str) -> list[Any]:
+        """The examples of a kind, converted if needed. Raises `RequestError` for a file of another kind."""
+        if name == ADDITION and kind == "traces":
+            generated = self.additions.traces if label == "traces" else self.additions.held_out
+            self.digests[label] = bytes_digest(traces_bytes(generated))
+            return generated
+        path, file = self.loaded.path(name), _FILES[kind]
+        first, form = _form(path)
+        _refuse_other_kind(path, form, kind, label)
+        is_own_form = first and (form == RAW_TEXT or all(isinstance(first.get(key), str) for key in file.texts))
+        is_read_directly = is_own_form or not form
+        if is_read_directly and kind == "traces":
+            traces, self.digests[label] = open_traces(name, self.loaded.base, f", {ADDITION}")
+            return traces
+        entries = file.read(path) if is_read_directly else _imported(path, form, file)
+        # After reading, because an unreadable file has another error.
+        self.digests[label] = file_digest(path)
+        return entries
+
+    def items(self, name: str, label: str) -> list[Item]:
+        """The items of a file, of a shipped set or of the generated additions; none for the name `none`."""
+        if name == "none":
+            return []
+        path = self.loaded.path(name)
+        if name != ADDITION and path.is_file():
+            self.digests[label] = file_digest(path)
+            return read_prompts(path)
+        traces = self.additions.held_out if name == ADDITION else shipped_items(name, path, f", none, {ADDITION}")
+        self.digests[label] = bytes_digest(items_bytes(traces))
+        return [item_from_json(item_json(trace)) for trace in traces]
+
+    def tasks(self, config: EnvironmentConfig, given: list[Item] | None) -> list[Item]:
+        """The environment's first observation for each ``given`` question; None: for each task that it generates."""
+        seed, settings = self.loaded.recipe.seed, EnvironmentSettings(config=config, base=self.loaded.base)
+        with slow_operation(f"beginning the tasks of {settings.name}"), EnvironmentProcess(settings) as process:
+            if given is None:
+                rows = process.tasks(seed, config.tasks)
+                self.digests["traces"] = json_digest(rows)
+            else:
+                rows = [item.to_json() for item in given]
+            return [item_from_json(prompt) for prompt in process.prompts(seed, rows)]
 
 
 def read_prompts(name: str | Path, base: Path = Path()) -> list[Item]:
@@ -118,18 +162,18 @@ def read_prompts(name: str | Path, base: Path = Path()) -> list[Item]:
 
     Raises `RequestError` if there is nothing of this name, or a line is not a question with an answer.
     """
-    name = local_name(str(name))
+    own_name = local_name(str(name))
     # A file takes precedence over a shipped set of the same name.
-    path = base / Path(name).expanduser()
+    path = base / Path(own_name).expanduser()
     if path.is_file():
         first = _first_record(path)
         holds_traces = {"prompt", "answer"} <= first.keys() and "expected_answer" not in first
     else:
-        holds_traces = name in SHIPPED_SETS and SHIPPED_SETS[name].holds == "traces"
+        holds_traces = own_name in SHIPPED_SETS and SHIPPED_SETS[own_name].holds == "traces"
     if holds_traces:
-        traces, _ = open_traces(name, base)
+        traces, _ = open_traces(own_name, base)
         return [question_of(trace) for trace in traces]
-    return read_items(path if path.is_file() else Path(name))
+    return read_items(path if path.is_file() else Path(own_name))
 
 
 def holds_items(name: str, base: Path) -> bool:
@@ -172,43 +216,18 @@ def question_of(trace: Trace) -> Item:
         raise RequestError(f"trace {trace.id}: {error}", "a trace whose answer can be compared") from None
 
 
-_KINDS: dict[str, tuple[LineFile[Any], str]] = {
-    "traces": (TRACES, "sft"), "pairs": (PAIRS, "dpo"), "verdicts": (VERDICTS, "kto")}
-"""The file of each kind of example, and an algorithm that learns from it."""
-
-
-def _examples(loaded: LoadedRecipe, name: str, generated: list[Trace], label: str, digests: dict[str, str],
-              kind: str) -> list[Any]:
-    """Reads the examples of a kind, converted if needed. Raises `RequestError` for a file of another kind."""
-    if name == ADDITION and kind == "traces":
-        digests[label] = bytes_digest(traces_bytes(generated))
-        return generated
-    path, file = loaded.path(name), _KINDS[kind][0]
-    first, form = _form(path)
-    _refuse_other_kind(path, form, kind, label)
-    is_own_form = first and (form == RAW_TEXT or all(isinstance(first.get(key), str) for key in file.texts))
-    is_read_directly = is_own_form or not form
-    if is_read_directly and kind == "traces":
-        traces, digests[label] = open_traces(name, loaded.base, f", {ADDITION}")
-        return traces
-    entries = file.read(path) if is_read_directly else _imported(path, form, file)
-    # After reading, because an unreadable file has another error.
-    digests[label] = file_digest(path)
-    return entries
-
-
 def _refuse_other_kind(path: Path, form: str, kind: str, label: str) -> None:
     """Raise `RequestError` if the format of a file gives another kind of examples."""
     held = FORMATS[form].gives.replace("texts", "traces") if form else kind
     if held == kind:
         return
-    file, (other, algorithm) = _KINDS[kind][0], _KINDS[held]
     if label == "traces":
-        way_on = f"algorithm.name={algorithm}, if the recipe is to learn from these {held}"
+        advice = f"algorithm.name={_ALGORITHMS[held]}, if the recipe is to learn from these {held}"
     else:
-        way_on = "evaluation.traces=none, or a file of traces: the evaluation loss is cross entropy on traces"
+        advice = "evaluation.traces=none, or a file of traces: the evaluation loss is cross entropy on traces"
+    file, other = _FILES[kind], _FILES[held]
     raise RequestError(f"{path} holds {other.name} instead of {file.name}", f"a file of {file.name}: {file.keys}",
-                       way_on)
+                       advice)
 
 
 def _imported(path: Path, form: str, file: LineFile[Any]) -> list[Any]:
@@ -222,17 +241,3 @@ def _imported(path: Path, form: str, file: LineFile[Any]) -> list[Any]:
             raise RequestError(wrong.given, wrong.expected,
                                f"{import_command(path, 'imported.jsonl')} --on-error skip") from None
         return file.read(out)
-
-
-def _items(loaded: LoadedRecipe, name: str, generated: list[Trace], label: str, digests: dict[str, str]
-           ) -> list[Item]:
-    """The items of a file, of a shipped set or of the generated additions; none for the name `none`."""
-    if name == "none":
-        return []
-    path = loaded.path(name)
-    if name != ADDITION and path.is_file():
-        digests[label] = file_digest(path)
-        return read_prompts(path)
-    traces = generated if name == ADDITION else shipped_items(name, path, f", none, {ADDITION}")
-    digests[label] = bytes_digest(items_bytes(traces))
-    return [item_from_json(item_json(trace)) for trace in traces]

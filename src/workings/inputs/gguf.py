@@ -43,6 +43,14 @@ PACKAGE = "package:"
 SUFFIX = ".gguf"
 _PART = re.compile(r".+\.gguf\.part-?(?P<number>\d+)$", re.IGNORECASE)
 """A piece of a GGUF file that was split over several packages."""
+CONVERSION = 1
+"""Version of the conversion: a new version makes new folders."""
+ORIGIN_FILE = "gguf_origin.json"
+"""File in a converted folder that names its GGUF file."""
+SCHEMA = "gguf_origin/1"
+BF16 = np.dtype(ml_dtypes.bfloat16)
+_QUANTIZATION = re.compile(r"[-._](?:I?Q\d\w*|BF16|F16|F32)$", re.IGNORECASE)
+"""Usual end of a file's name before `.gguf`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,16 +150,6 @@ def _pieces(name: str, paths: Sequence[Path]) -> tuple[Path, ...]:
 
 def _terms(paths: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(sorted(path for path in paths if any(path.match(pattern) for pattern in TERMS) and path.is_file()))
-
-
-CONVERSION = 1
-"""Version of the conversion: a new version makes new folders."""
-ORIGIN_FILE = "gguf_origin.json"
-"""File in a converted folder that names its GGUF file."""
-SCHEMA = "gguf_origin/1"
-BF16 = np.dtype(ml_dtypes.bfloat16)
-_QUANTIZATION = re.compile(r"[-._](?:I?Q\d\w*|BF16|F16|F32)$", re.IGNORECASE)
-"""Usual end of a file's name before `.gguf`."""
 
 
 def converted(source: GgufSource) -> tuple[Path, str]:

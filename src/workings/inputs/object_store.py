@@ -59,14 +59,14 @@ def stored_folder(url: str, patterns: Sequence[str], *, wanted: Sequence[str] = 
     return _copied(store, url, files, wanted)
 
 
-def _copied(store: Any, url: str, listing: Listing, wanted: Sequence[str] = ("*",)) -> Path:
+def _copied(store: Any, url: str, objects: Listing, wanted: Sequence[str] = ("*",)) -> Path:
     """The local folder for these versions of objects, with copies of those that are wanted."""
     # As text, because stores return different types for the same version.
     versions = {name: {key: str(attributes[key]) for key in MARKS if key in attributes}
-                for name, attributes in listing.items()}
+                for name, attributes in objects.items()}
     digest = sha256(json.dumps([url, versions], sort_keys=True).encode()).hexdigest()
     folder = cache_directory() / "objects" / digest / url.rstrip("/").rpartition("/")[2]
-    copy(store, url, {name: attributes for name, attributes in listing.items() if _matches(name, wanted)}, folder)
+    copy(store, url, {name: attributes for name, attributes in objects.items() if _matches(name, wanted)}, folder)
     return folder
 
 
@@ -86,10 +86,10 @@ def listing(store: Any, url: str) -> Listing:
     return named
 
 
-def copy(store: Any, url: str, listing: Listing, folder: Path) -> None:
+def copy(store: Any, url: str, objects: Listing, folder: Path) -> None:
     """Copies objects below an address into a folder; existing files stay. Raises `RequestError`."""
     root = root_of(store, url)
-    for name, attributes in listing.items():
+    for name, attributes in objects.items():
         path = folder / name
         if path.is_file():
             continue

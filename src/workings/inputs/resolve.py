@@ -39,6 +39,8 @@ TRAINED_VOCABULARY = 512
 """Vocabulary of a tokenizer that is trained on the run's own traces (`tokenizer: train`)."""
 RANDOM = "random weights"
 """Revision of a model that is made from scratch."""
+PARENTS_SEARCHED = 3
+"""Folders above a run in which a relative path is searched: the run may have been moved with its weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,13 +138,9 @@ def local_folder(name: str, bases: Sequence[Path]) -> Path | None:
 def locate_weights(name: str, revision: str, bases: Sequence[Path], *, tensors: bool = True) -> Weights:
     """Finds weights by name: a local folder, a GGUF file, a folder of an object store, or a repository of the Hub.
 
-    Args:
-        name: relative names start from ``bases``.
-        revision: of a repository of the Hub.
-        bases: folders in order of preference.
-        tensors: false: only the files that describe the weights are copied.
-
-    Raises `RequestError` if there is nothing of this name.
+    A relative name starts from the first of ``bases`` that has it. ``revision`` is that of a repository of the Hub.
+    Without ``tensors`` only the files that describe the weights are copied. Raises `RequestError` if there is nothing
+    of this name.
     """
     if is_stored(name):
         return Weights(directory=stored_folder(name, PATTERNS, wanted=PATTERNS if tensors else SMALL), id=name,
@@ -250,12 +248,9 @@ def find_stop_tokens(loaded: LoadedRecipe, weights: Weights, template: ChatTempl
 def find_shape(loaded: LoadedRecipe, *, directory: Path | None = None, vocabulary: int | None = None) -> ModelShape:
     """The shape of a recipe's model. Nothing is downloaded except a description in an object store.
 
-    Args:
-        loaded: the recipe.
-        directory: folder of a pretrained model; None: the recipe's, or else the catalog of published models.
-        vocabulary: size of the vocabulary of a model from scratch; None: that of the recipe's tokenizer.
-
-    Raises `RequestError` for a Hub id that the catalog does not have, and a tokenizer that is not on this machine.
+    A pretrained model's shape is in its ``directory``; None: the recipe's, or else the catalog of published models. A
+    model from scratch has this ``vocabulary``; None: that of the recipe's tokenizer. Raises `RequestError` for a Hub id
+    that the catalog does not have, and a tokenizer that is not on this machine.
     """
     model = loaded.recipe.model
     if isinstance(model, FromPretrained):
@@ -281,9 +276,8 @@ def _pretrained_shape(loaded: LoadedRecipe, model: FromPretrained, directory: Pa
         return shape
     if not model.verified:
         raise RequestError(f"model.verified: false needs a directory, not the id {model.id}",
-                           "a directory with config.json "
-                           "and *.safetensors, whose headers list the tensors: without them there is no plan",
-                           "download it, then model.id=DIRECTORY")
+                           "a directory with config.json and *.safetensors, whose headers list the tensors: without "
+                           "them there is no plan", "download it, then model.id=DIRECTORY")
     return shape_by_hub_id(model.id)
 
 
@@ -326,10 +320,6 @@ def _vocabulary(loaded: LoadedRecipe) -> int:
                            "a tokenizer on this machine, because its size decides",
                            "tokenizer=train, or a directory with tokenizer.json")
     return Tokenizer.load(path).vocab_size
-
-
-PARENTS_SEARCHED = 3
-"""Folders above a run in which a relative path is searched: the run may have been moved with its weights."""
 
 
 def recorded_base(run: RunRecord) -> Path:

@@ -23,6 +23,8 @@ from workings.scoring.items import Item
 if TYPE_CHECKING:
     from workings.engines.session import ModelSession
 
+SELECTED_FILES = (KEPT, PAIRS, SELECTION)
+"""Files of a unit that follow from its rules; all others follow from the samples."""
 
 @dataclass(frozen=True, kw_only=True)
 class SampleRequest:
@@ -50,10 +52,6 @@ def sample(session: "ModelSession", items: Sequence[Item], out: Path, *, request
     work = generation_job(session, items, settings=request.settings, made_from=made_from, facts=facts)
     score_and_seal(work, out, kind=SAMPLED, finish=lambda folder: write_files(folder, request.selection, request.pairs))
     return SampleUnit.open(out)
-
-
-SELECTED_FILES = (KEPT, PAIRS, SELECTION)
-"""Files of a unit that follow from its rules; all others follow from the samples."""
 
 
 def reselect(unit: Path, out: Path, selection: Selection, pairs: PairRule | None = None) -> SampleUnit:

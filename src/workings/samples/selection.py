@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from workings.data.preferences import PreferencePair
+from workings.data.row_fields import ITEM_LABELS
 from workings.data.traces import Trace, split_completion
 from workings.errors import RequestError
 from workings.evaluation.predictions import item_of
@@ -20,9 +21,15 @@ from workings.scoring.items import UNSPECIFIED
 NO_TEXT, CUT_OFF, OTHER_FORM = "no text", "cut off", "another form"
 CONTROL, WHITE_SPACE = "control tokens", "white space at its ends"
 """Reasons why a completion cannot be trained on, regardless of its score."""
+WRONG, NOT_THE_BEST, SAME_TEXT = "wrong", "not the best", "same text"
+WRONG_STEP, ENOUGH = "wrong step", "enough of its prompt"
+"""Reasons why a usable sample is left out."""
 RIGHT = 1.0
 """The score of a correct answer."""
-_LABELS = ("section", "category", "difficulty")
+KEEP = ("correct", "best", "all")
+"""Values of `Selection.keep`."""
+RULES = ("best-worst", "right-wrong")
+"""Values of `PairRule.rule`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,13 +90,13 @@ def sample_of(row: Mapping[str, Any], form: str) -> Candidate:
     completion = row["completion"]
     is_recorded = isinstance(completion, str) and not {"completion_sha256", "error"} & row.keys()
     text = completion if is_recorded and completion.strip() else ""
-    problem, parts = _problem(row, text), None
-    if not problem:
-        parts = split_completion(text, form) if row["format_ok"] is True else None
-        problem = OTHER_FORM if parts is None else ""
+    problem = _problem(row, text)
+    parts = split_completion(text, form) if row["format_ok"] is True and not problem else None
+    if parts is None and not problem:
+        problem = OTHER_FORM
     steps, answer = parts or ((), "")
     item = item_of(row)
-    labels = {name: getattr(item, name) for name in _LABELS if getattr(item, name) not in (UNSPECIFIED, "")}
+    labels = {name: getattr(item, name) for name in ITEM_LABELS if getattr(item, name) not in (UNSPECIFIED, "")}
     if item.history:
         labels["history"] = item.history
     return Candidate(prompt_id=row["id"], number=row["sample"], prompt=row["prompt"], text=text, score=row["score"],
@@ -108,12 +115,6 @@ def _problem(row: Mapping[str, Any], text: str) -> str:
         return CONTROL
     # Chat templates remove white space, so another text than the sample would be trained on.
     return WHITE_SPACE if text != text.strip() else ""
-
-
-KEEP = ("correct", "best", "all")
-WRONG, NOT_THE_BEST, SAME_TEXT = "wrong", "not the best", "same text"
-WRONG_STEP, ENOUGH = "wrong step", "enough of its prompt"
-"""Reasons why a usable sample is left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +192,7 @@ def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection,
 
 def _reasons(samples: Sequence[Candidate], selection: Selection) -> list[str]:
     """The reason why each sample of one prompt is left out; empty for kept ones."""
-    # Among usable ones: a better sample that was cut off must not exclude the best usable one.
+    # Of the usable ones: a better sample that was cut off must not exclude the best usable one.
     best = max((sample.score for sample in samples if not sample.problem), default=0.0)
     reasons: list[str] = []
     kept_texts: set[str] = set()
@@ -206,9 +207,6 @@ def _reasons(samples: Sequence[Candidate], selection: Selection) -> list[str]:
             kept_texts.add(sample.text)
         reasons.append(reason)
     return reasons
-
-
-RULES = ("best-worst", "right-wrong")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,12 +244,13 @@ def _paired(rows: Sequence[Mapping[str, Any]], rule: PairRule, form: str) -> lis
     ended = list(distinct.values())
     in_form = [sample for sample in ended if not sample.problem]
     if rule.rule == "right-wrong":
-        return list(zip([sample for sample in in_form if sample.is_right],
-                        [sample for sample in ended if not sample.is_right], strict=False))
+        right = [sample for sample in in_form if sample.is_right]
+        wrong = [sample for sample in ended if not sample.is_right]
+        return list(zip(right, wrong, strict=False))
     # Sorting keeps the sampling order among equals. As long as the scores differ, no text is on both sides.
-    pairs = zip(sorted(in_form, key=lambda sample: -sample.score), sorted(ended, key=lambda sample: sample.score),
-                strict=False)
-    return [(best, worst) for best, worst in pairs if best.score > worst.score]
+    best_first = sorted(in_form, key=lambda sample: -sample.score)
+    worst_first = sorted(ended, key=lambda sample: sample.score)
+    return [(best, worst) for best, worst in zip(best_first, worst_first, strict=False) if best.score > worst.score]
 
 
 def _pair(chosen: Candidate, rejected: Candidate, origin: SampleOrigin) -> PreferencePair:

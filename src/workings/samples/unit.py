@@ -23,7 +23,7 @@ SCHEMA = "selection/1"
 
 
 def selection_files(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], config: Mapping[str, Any],
-             selection: Selection, pairs: PairRule | None) -> dict[str, bytes]:
+                    selection: Selection, pairs: PairRule | None) -> dict[str, bytes]:
     """The files of a unit that follow from predictions and rules, by name.
 
     ``read`` reads the lines of predictions, prompt by prompt; ``config`` is the unit's ``eval_config.json``.

@@ -46,6 +46,9 @@ KINDS = {kind: (kind in _PROBLEMS, description) for kind, description in (_PROBL
 """Every kind of finding: whether it matters (exit code 1; `--fix` leaves the line out), and its description."""
 ENTIRE_FILE = -1
 """The position of a finding about a whole file."""
+Entry = Trace | PreferencePair
+TURN_MARKS = re.compile(r"<(?:bos|eos|pad|unk|start_of_turn|end_of_turn|s|/s)>|<\|[a-z_]{2,40}\|>|<\|turn>|<turn\|>")
+"""Text that a tokenizer may take for the border of a turn, or for what switches a mode on."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class DataFinding:
     @property
     def matters(self) -> bool:
         """Whether training on it would do harm."""
-        return KINDS[self.kind][0]
+        return self.kind in _PROBLEMS
 
     def to_json(self) -> dict[str, Any]:
         """Keys of a finding in `--json` and in the file of left-out records."""
@@ -118,12 +121,6 @@ def shown(parts: Sequence[str]) -> str:
     return ", ".join(excerpt(part, 60) for part in parts[:3]) + more
 
 
-Entry = Trace | PreferencePair
-
-TURN_MARKS = re.compile(r"<(?:bos|eos|pad|unk|start_of_turn|end_of_turn|s|/s)>|<\|[a-z_]{2,40}\|>|<\|turn>|<turn\|>")
-"""Text that a tokenizer may take for the border of a turn, or for what switches a mode on."""
-
-
 @dataclass(frozen=True)
 class ReadFile:
     """A file of traces or pairs as far as it can be read."""
@@ -135,6 +132,7 @@ class ReadFile:
     records: int
     """All records, the unreadable ones included."""
     name: str = ""
+    """The file's name."""
 
 
 def read_tolerantly(path: Path, from_json: Callable[[object], Entry]) -> ReadFile:

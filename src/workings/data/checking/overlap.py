@@ -1,4 +1,4 @@
-"""Overlap of texts: near duplicates among traces, and questions of an evaluation set that got into them.
+"""Overlap of texts: near duplicates among traces, and leaks: questions of an evaluation set that got into traces.
 
 Texts are compared as words (`words`): case, white space and punctuation do not count. Numbers always count, because
 problems of one template differ only in their numbers: "3 pens and 4 more" is no duplicate of "5 pens and 4 more". The
@@ -39,12 +39,15 @@ NGRAM = 13
 SHORTEST_QUESTION = 4
 """Minimum words and signs of a question that is searched in longer texts; shorter ones are too common."""
 SHORTEST_SENTENCE = 3
-"""The same for a question with a name ("Who wrote Hamlet?"), which has to be a whole sentence of the longer text."""
+"""The same for a question with a name ("Who wrote Hamlet?"), which has to be a whole sentence of the longer text. So
+all short questions can be looked up by their first three words."""
 # Ends of sentences, lines and quotations, and marks that are not words: bold, tags, and a star that closes emphasis.
 _END = re.compile(r"[.?!:;](?=\s|[\"'”’)*\]<]|$)|[\n\"“”]|\*\*|</?[a-z|][^<>\n]{0,40}>|(?<=[^\s*])\*(?! ?[\w(])|$",
                   re.IGNORECASE)
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[^\w\s.,;:!?\"'“”‘’`´()\[\]{}]")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+ShortQuestions = dict[tuple[str, ...], list[tuple[tuple[str, ...], str]]]
+"""First words of a short question -> all words and the id of each question that begins with them."""
 
 
 def words(text: str) -> list[str]:
@@ -111,16 +114,16 @@ def similarity(a: frozenset[int], b: frozenset[int]) -> float:
 
 
 def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, float]]:
-    """(later, earlier, similarity) for each text with a near duplicate before it, the most similar one."""
+    """(number, earlier number, similarity) of each text with a near duplicate before it, the most similar one."""
     index = PassageIndex()
-    for later, text in enumerate(texts):
+    for number, text in enumerate(texts):
         text_numbers = numbers(text)
-        near = [(alike, earlier) for alike, earlier in index.alike(text)
-                if _are_near(text, texts[earlier], alike, text_numbers)]
+        near = [(share, earlier) for share, earlier in index.alike(text)
+                if _are_near(text, texts[earlier], share, text_numbers)]
         if near:
             # The earliest of equally similar ones.
-            alike, earlier = max(near, key=lambda pair: (pair[0], -pair[1]))
-            yield later, earlier, alike
+            share, earlier = max(near, key=lambda pair: (pair[0], -pair[1]))
+            yield number, earlier, share
         index.add(text)
 
 
@@ -145,13 +148,16 @@ def _are_near(one: list[str], other: list[str], alike: float, text_numbers: Sequ
 
 
 def _says_little_more(one: list[str], other: list[str]) -> bool:
-    """Whether one text is the other after an introduction, with a few more words but no amount."""
+    """Whether one text ends with the other and a few more words, but no amount.
+
+    "Solve: how many good apples are 2 and 3" ends with "how many apples are 2 and 3" and one more word.
+    """
     shorter, longer = sorted((one, other), key=len)
     if len(shorter) < SHORTEST_QUESTION:
         return False
     most_added = max(1, len(shorter) // WORDS_FOR_ONE_MORE)
     for added in range(most_added + 1):
-        part = longer[-len(shorter) - added:]
+        part = longer[-(len(shorter) + added):]
         # Both must begin and end alike: text after a question asks for something else.
         if part[0] == shorter[0] and part[-1] == shorter[-1] and _holds_in_order(part, shorter):
             extra = (Counter(part) - Counter(shorter)).keys()
@@ -183,25 +189,23 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Mapping[str, str
 
     A leak is the question itself, a long passage of it anywhere in the entry, or all of a short one within other words.
     """
-    spelled = [(prompt, words(prompt), name) for prompt, name in questions.items()]
-    id_of_question = {tuple(text): name for _, text, name in spelled}
-    id_of_passage = {passage: name for _, text, name in spelled for passage in _passages(text)}
-    short = _short((prompt, name) for prompt, text, name in spelled if len(text) < NGRAM)
+    words_of = {prompt: words(prompt) for prompt in questions}
+    id_of_question = {tuple(words_of[prompt]): name for prompt, name in questions.items()}
+    id_of_passage = {passage: name for prompt, name in questions.items() for passage in _passages(words_of[prompt])}
+    short = _short_questions({prompt: name for prompt, name in questions.items() if len(words_of[prompt]) < NGRAM})
     for number, entry in entries:
         asked = [entry.prompt, *earlier_questions(entry)]
         asked_words = [words(prompt) for prompt in asked]
         others = (*learned_texts(entry), *(turn.text for turn in (*entry.history, *entry.tool_turns)))
-        same = next((prompt for prompt, text in zip(asked, asked_words, strict=True) if tuple(text) in id_of_question),
-                    None)
-        if same is not None:
-            kind, text = "leak", f"asked as {id_of_question[tuple(words(same))]}: {excerpt(same)}"
+        same = [prompt for prompt, text in zip(asked, asked_words, strict=True) if tuple(text) in id_of_question]
+        if same:
+            name = id_of_question[tuple(words(same[0]))]
+            yield DataFinding("leak", number, entry.id, f"asked as {name}: {excerpt(same[0])}")
         elif passage := _first_passage(chain(asked_words, map(words, others)), id_of_passage):
-            kind, text = "ngram_leak", f"{NGRAM} words of {id_of_passage[passage]}: {excerpt(' '.join(passage))}"
+            name = id_of_passage[passage]
+            yield DataFinding("ngram_leak", number, entry.id, f"{NGRAM} words of {name}: {excerpt(' '.join(passage))}")
         elif name := _contained(chain(asked, others), short):
-            kind, text = "contained_leak", f"all of {name}: {excerpt(subject_of(entry))}"
-        else:
-            continue
-        yield DataFinding(kind, number, entry.id, text)
+            yield DataFinding("contained_leak", number, entry.id, f"all of {name}: {excerpt(subject_of(entry))}")
 
 
 def _passages(text: list[str]) -> Iterator[tuple[str, ...]]:
@@ -215,21 +219,17 @@ def _first_passage(texts: Iterable[list[str]], known: Mapping[tuple[str, ...], s
     return next((passage for text in texts for passage in _passages(text) if passage in known), None)
 
 
-Beginnings = dict[tuple[str, ...], list[tuple[tuple[str, ...], str]]]
-"""First words of a short question -> all words and the id of each question that begins so."""
-
-
-def _short(questions: Iterable[tuple[str, str]]) -> Beginnings:
-    """Questions that are found as a whole within longer texts: wrapped in instructions, or in a history."""
-    beginnings: Beginnings = {}
-    for prompt, name in questions:
+def _short_questions(questions: Mapping[str, str]) -> ShortQuestions:
+    """Questions that are searched as a whole within longer texts: wrapped in instructions, or in a history."""
+    by_beginning: ShortQuestions = {}
+    for prompt, name in questions.items():
         text, _ = _with_ends(prompt)
         if len(text) >= SHORTEST_QUESTION or (len(text) == SHORTEST_SENTENCE and _holds_name(prompt)):
-            beginnings.setdefault(tuple(text[:SHORTEST_SENTENCE]), []).append((tuple(text), name))
-    return beginnings
+            by_beginning.setdefault(tuple(text[:SHORTEST_SENTENCE]), []).append((tuple(text), name))
+    return by_beginning
 
 
-def _contained(texts: Iterable[str], known: Beginnings) -> str:
+def _contained(texts: Iterable[str], known: ShortQuestions) -> str:
     """Id of the first short question that one of the texts holds; empty without one."""
     for spelled, ends in map(_with_ends, texts if known else ()):
         for start in range(len(spelled) - SHORTEST_SENTENCE + 1):

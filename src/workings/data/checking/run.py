@@ -148,8 +148,8 @@ def mentions(steps: Sequence[str], answer: Fraction) -> bool:
     Signs do not count: in `12-5=7` the 5 is read with a minus in front of it.
     """
     magnitude, text = abs(answer), _without_boxes("\n".join(steps)[-MAX_CHARACTERS:])
-    if any(magnitude in (number, number * 100, number / 100)
-           for number in chain(_numbers_in_digits(text), _numbers_in_words(text))):
+    in_words = (number.value for number in map(parse_words, set(_WORD.findall(text))) if number is not None)
+    if any(magnitude in (number, number * 100, number / 100) for number in chain(_numbers_in_digits(text), in_words)):
         return True
     # Only decimals and fractions are rounded.
     return any(number.denominator != 1 and abs(number - magnitude) < 1 for number in _numbers_in_digits(text))
@@ -164,13 +164,6 @@ def _numbers_in_digits(text: str) -> Iterator[Fraction]:
         # "100 000" may be one number or two.
         if " " in written:
             yield from map(Fraction, re.findall(r"\d+", written))
-
-
-def _numbers_in_words(text: str) -> Iterator[Fraction]:
-    for word in set(_WORD.findall(text)):
-        number = parse_words(word)
-        if number is not None:
-            yield number.value
 
 
 def ends_elsewhere(steps: Sequence[str], answer: Fraction) -> bool:
@@ -197,21 +190,21 @@ def _without_boxes(text: str) -> str:
 def _repeated_questions(traces: Positioned) -> list[DataFinding]:
     """Duplicates, near duplicates, and different answers to one question."""
     groups: dict[tuple[object, ...], list[tuple[int, Trace]]] = {}
-    question_of_first: dict[int, list[str]] = {}
+    question_of_group: list[list[str]] = []
     for position, trace in traces:
         question = question_words(trace)
         # Words do not show where a turn ends, so the number of turns is part of the key.
         group = groups.setdefault((len(trace.history), *question), [])
         if not group:
-            question_of_first[position] = question
+            question_of_group.append(question)
         group.append((position, trace))
     findings = [finding for group in groups.values() if len(group) > 1 for finding in _about_group(group)]
     # The other traces of a group are named already.
-    first = [group[0] for group in groups.values()]
-    for later, before, similarity in near_duplicates([question_of_first[position] for position, _ in first]):
-        (position, trace), (_, other) = first[later], first[before]
+    firsts = [group[0] for group in groups.values()]
+    for number, earlier_number, similarity in near_duplicates(question_of_group):
+        (position, trace), (_, earlier) = firsts[number], firsts[earlier_number]
         findings.append(DataFinding("near_duplicate", position, trace.id,
-                                    f"{similarity:.2f} like {other.id}: {excerpt(other.subject)}"))
+                                    f"{similarity:.2f} like {earlier.id}: {excerpt(earlier.subject)}"))
     return findings
 
 
@@ -226,7 +219,11 @@ def _about_group(group: Positioned) -> list[DataFinding]:
         said = shown([f"{trace.id} says {trace.answer}" for _, trace in group])
         return [DataFinding("conflict", position, trace.id, f"{excerpt(trace.subject)}: {said}")
                 for position, trace in group]
-    findings = []
+    return list(_repetitions(group, answers, is_open=is_long or asks_for_one_of_many))
+
+
+def _repetitions(group: Positioned, answers: Sequence[str], *, is_open: bool) -> Iterator[DataFinding]:
+    """Traces of a group that repeat an earlier one, or (``is_open``) give another answer to its open question."""
     earlier: dict[tuple[tuple[str, ...], str], Trace] = {}
     earlier_subjects: set[str] = set()
     earlier_answers: set[tuple[str, ...]] = set()
@@ -239,12 +236,11 @@ def _about_group(group: Positioned) -> list[DataFinding]:
         answer = tuple(words(final))
         if original is not None:
             is_new = trace.subject in earlier_subjects and same_completion is None and answer not in earlier_answers
-            kind = "another_answer" if is_new and (is_long or asks_for_one_of_many) else "duplicate"
-            findings.append(DataFinding(kind, position, trace.id, f"like {original.id}: {excerpt(trace.subject)}"))
+            kind = "another_answer" if is_new and is_open else "duplicate"
+            yield DataFinding(kind, position, trace.id, f"like {original.id}: {excerpt(trace.subject)}")
         earlier_subjects.add(trace.subject)
         earlier_answers.add(answer)
         earlier.setdefault((trace.steps, trace.answer), trace)
-    return findings
 
 
 def _contradict(answers: Sequence[str], *, texts_may_differ: bool) -> bool:

@@ -61,8 +61,8 @@ def find_equations(text: str) -> list[Equation]:
     if not re.search(r"[=≈]|\\approx|\\simeq|\d\W*\b(?:is|equals|makes|gives)\b", text):
         return []
     # Calculator annotations (`48/2 = <<48/2=24>>24`) are separate texts; as many spaces take their place.
-    around = _STOP_BEFORE_SENTENCE.sub(";", _ANNOTATION.sub(lambda match: " " * len(match.group()), text))
-    outer = list(_equations_in(around, text))
+    masked = _STOP_BEFORE_SENTENCE.sub(";", _ANNOTATION.sub(lambda match: " " * len(match.group()), text))
+    outer = list(_equations_in(masked, text))
     inner = [replace(equation, start=equation.start + match.start(1), end=equation.end + match.start(1))
              for match in _ANNOTATION.finditer(text) for equation in _equations_in(match[1], match[1])]
     new = [equation for equation in inner if not _is_repeated(equation, outer)]
@@ -77,10 +77,10 @@ def _is_repeated(inner: Equation, outer: Sequence[Equation]) -> bool:
                for other in outer[max(index - 2, 0):index])
 
 
-def _equations_in(shown: str, text: str) -> Iterator[Equation]:
-    """The equations of ``shown``, with the characters that ``text`` has in these places."""
-    for pair in pairs(tokenize(shown), shown):
-        verdict = _verdict(pair, shown)
+def _equations_in(masked: str, text: str) -> Iterator[Equation]:
+    """The equations of a ``masked`` text, written as in the ``text`` itself, which has the same length."""
+    for pair in pairs(tokenize(masked), masked):
+        verdict = _verdict(pair, masked)
         if verdict is None:
             continue
         start, end = pair.left.start, max(pair.right.end, pair.left.end)

@@ -73,12 +73,9 @@ def _after_operand(tokens: Sequence[Token], start: int, marked: list[Token], tex
 
 def _breaks(tokens: Sequence[Token], start: int) -> _Replacement | None:
     """Leave line breaks out if the next line begins with an equals sign."""
-    for index in range(start, len(tokens)):
-        if tokens[index].kind in ("equals", "about"):
-            return _Replacement([], index)
-        if tokens[index].kind != "break":
-            return None
-    return None
+    end = next((index for index in range(start, len(tokens)) if tokens[index].kind != "break"), len(tokens))
+    goes_on = end < len(tokens) and tokens[end].kind in ("equals", "about")
+    return _Replacement([], end) if goes_on else None
 
 
 def _aside_end(tokens: Sequence[Token], start: int) -> int | None:

@@ -139,22 +139,23 @@ def _is_aside(opening: Token, preceding: Token) -> bool:
 def _right(side: Sequence[Token], after: Token, text: str, *, is_strict: bool) -> Side:
     """The expression that a side begins with, before the token ``after``; ``is_strict``: no word may follow it."""
     closed, opened = _unmatched_brackets(side)
-    # Unmatched brackets that open come after those that close.
-    tokens = tuple(side[:(closed or opened or [len(side)])[0]])
+    # The first unmatched bracket ends the expression.
+    tokens = tuple(side[:min([*closed, *opened], default=len(side))])
     if not tokens:
         return Side()
     first, last = tokens[0], tokens[-1]
-    if opened and not closed:
-        # `= 12 (so 5 more)` has an aside, because there is a space.
-        is_whole = last.end < side[opened[0]].start
-        is_cut_off = False
-        is_clean = not words.AFTER_THE_NUMBER.match(text, last.end)
+    # `= 12 (so 5 more)`
+    has_aside = bool(opened) and not closed
+    only_closes = all(token.kind == "close" for token in side[len(tokens):])
+    is_cut_off = not has_aside and after.kind == "ellipsis" and "." in last.text
+    if has_aside:
+        # Without a space before the bracket it would be a factor.
+        may_end = last.end < side[opened[0]].start and not words.AFTER_THE_NUMBER.match(text, last.end)
+    elif is_cut_off:
+        may_end = only_closes and text[after.end:after.end + 1] != "%"
     else:
-        is_whole = all(token.kind == "close" for token in side[len(tokens):])
-        is_cut_off = after.kind == "ellipsis" and "." in last.text
-        is_percentage = text[after.end:after.end + 1] == "%"
-        is_clean = not is_percentage if is_cut_off else _may_end_before(after, side[-1].end, text, is_strict=is_strict)
-    if not (last.ends_operand and is_whole and is_clean):
+        may_end = only_closes and _may_end_before(after, side[-1].end, text, is_strict=is_strict)
+    if not (last.ends_operand and may_end):
         return Side(start=first.start, end=last.end)
     return Side(tokens, tuple(_shorter(tokens, text)), first.start, last.end,
                 alone=after.kind not in ("word", "ellipsis"), cut_off=is_cut_off,

@@ -95,14 +95,14 @@ def tokenize(text: str) -> list[Token]:
     """All tokens of a text in order. The time is in proportion to the text's length."""
     tokens: list[Token] = []
     for piece in _PIECE.finditer(text):
-        kind_and_text = _kind_and_text(piece, tokens)
-        if kind_and_text is not None:
-            tokens.append(Token(*kind_and_text, piece.start(), piece.end()))
+        if kind_and_text := _kind_and_text(piece, tokens):
+            kind, normalized = kind_and_text
+            tokens.append(Token(kind, normalized, piece.start(), piece.end()))
     return tokens
 
 
 def _kind_and_text(piece: re.Match[str], before: list[Token]) -> tuple[str, str] | None:
-    """Kind and normalized text of a piece's token, ``before`` which there are others; None for mere decoration."""
+    """Kind and normalized text of a piece's token, given the tokens ``before`` it; None for mere decoration."""
     kind, written = piece.lastgroup or "other", piece.group()
     match kind:
         case "skip":

@@ -72,11 +72,12 @@ def _readings(tokens: Sequence[Token]) -> Iterator[_Reading]:
     divisions = texts.count("/") + texts.count(":")
     may_be_tight = divisions > 1 or ("/" in texts and "open" in kinds)
     has_power = "^" in texts or "power" in kinds
-    for choice in product((False, True) if may_be_tight else (False,),
-                          (False, True) if has_power and "-" in texts else (False,),
-                          ("part", "unit", "of_sum") if "%" in texts else ("part",),
-                          (False, True) if kinds & {"scale", "cents"} else (False,)):
-        yield _Reading(*choice)
+    for tight, minus_first, percent, plain_units in product(
+            (False, True) if may_be_tight else (False,),
+            (False, True) if has_power and "-" in texts else (False,),
+            ("part", "unit", "of_sum") if "%" in texts else ("part",),
+            (False, True) if kinds & {"scale", "cents"} else (False,)):
+        yield _Reading(tight=tight, minus_first=minus_first, percent=percent, plain_units=plain_units)
 
 
 class _Expression:
@@ -141,9 +142,11 @@ class _Expression:
         """Whether a stroke makes a fraction of its two numbers: without spaces, or the last one of `14 / 1 / 4`."""
         before, stroke, after = self._tokens[self._at - 1:self._at + 2]
         unspaced = before.end == stroke.start and stroke.end == after.start
-        return after.kind == "number" and (unspaced or (len(self._tokens) == 6 and self._at == 3))
+        is_second_of_two = self._at == 3 and len(self._tokens) == 6  # five tokens and the end
+        return after.kind == "number" and (unspaced or is_second_of_two)
 
     def _signed(self) -> Fraction:
+        """The next operand with its signs, such as `-2^2`."""
         if not self._next_is("-", "+"):
             return self._raised(self._postfix())
         self._signs += 1
@@ -156,6 +159,7 @@ class _Expression:
         return -value if is_minus else value
 
     def _raised(self, base: Fraction) -> Fraction:
+        """The power of a base that was just read; the base itself if no exponent follows."""
         if self._token.kind == "power":
             try:
                 return _raise(base, Fraction(self._take().text))
@@ -174,6 +178,7 @@ class _Expression:
         return _raise(base, -exponent if is_minus else exponent)
 
     def _postfix(self) -> Fraction:
+        """The next operand with the signs and words after it, such as `5!` or `20%`."""
         value = self._atom()
         while True:
             token = self._token
@@ -193,6 +198,7 @@ class _Expression:
             self._take()
 
     def _atom(self) -> Fraction:
+        """A number, a bracket, or a LaTeX command with its arguments."""
         token = self._take()
         match token.kind:
             case "number":

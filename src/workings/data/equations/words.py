@@ -51,8 +51,7 @@ NAMED_BY_NUMBER = re.compile(
     r"team|player|group|box|section|lesson|version|line|task|example|option|unit|season|bus|gate|floor|apartment)s?\s+$")
 """Ends of the text before a number that is a name: `day 1 * 2`."""
 
-BARE_MAY_FOLLOW = _listed("""
-    so thus then hence therefore is gives get gets have has that since because means""")
+BARE_MAY_FOLLOW = _listed("so thus then hence therefore is gives get gets have has that since because means")
 """Words after which a single number is a value: `so 5 = 4 + 1`, and not `Step 3 = 4 + 1`."""
 
 UNITS_STUCK = _listed("""

@@ -5,15 +5,15 @@
     4+2+1=7
     72
 
-There are 8,100 such problems. They are split by unordered pairs: 25+47 never trains a model that is asked 47+25. An
-item takes one of the two orders.
+There are 8,100 such problems. They are split by unordered pairs: if 47+25 is held out, a model does not learn from
+25+47 either. A held-out pair gives one problem, a pair to learn from may give two.
 """
 
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from workings.data.generators.base import rank
+from workings.data.generators.base import Generated, rank
 from workings.data.traces import Trace
 from workings.errors import RequestError
 
@@ -28,8 +28,8 @@ _CATEGORY = {(0, 0): "no_carry", (1, 0): "carry_from_ones", (0, 1): "carry_from_
 _DIFFICULTY = ("easy", "medium", "hard")
 
 
-def make(n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[Trace]]:
-    """Traces to train on and held-out ones, disjoint by unordered pair. Traces that show new columns come first.
+def make(n_train: int, n_items: int, seed: int) -> Generated:
+    """Additions, disjoint by unordered pair. Traces that show new columns come first.
 
     With 500 items there are about 7,100 traces to choose from. Raises `RequestError` if there are fewer problems than
     requested.
@@ -38,17 +38,17 @@ def make(n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[Trace
         return sorted(pairs, key=lambda pair: rank(seed, "addition", VERSION, purpose, *pair))
 
     pairs = ranked(((a, b) for a in _OPERANDS for b in _OPERANDS if a <= b), "pair")
-    held_out, trained = pairs[:n_items], pairs[n_items:]
-    # Both orders of a trained pair may be traces.
-    problems = _new_columns_first(ranked({*trained, *((b, a) for a, b in trained)}, "order"))
+    held_out, to_learn = pairs[:n_items], pairs[n_items:]
+    problems = _new_columns_first(ranked({*to_learn, *((b, a) for a, b in to_learn)}, "order"))
     if n_train < 1 or n_items < 1 or len(held_out) < n_items or len(problems) < n_train:
         raise RequestError(
             f"{n_train} traces and {n_items} items of addition cannot be made",
             f"at least one of each, at most {len(pairs)} items, and at most {len(problems)} traces next to {n_items} "
             "items: there are 8,100 additions of two 2-digit numbers", "ask for fewer")
     # One order of each pair, by a bit of its hash: half of the items begin with the larger number.
-    turned = [pair if rank(seed, "addition", VERSION, "turn", *pair)[0] % 2 else pair[::-1] for pair in held_out]
-    return [_trace(a, b, seed) for a, b in problems[:n_train]], [_trace(a, b, seed) for a, b in turned]
+    asked = [pair if rank(seed, "addition", VERSION, "turn", *pair)[0] % 2 else pair[::-1] for pair in held_out]
+    return Generated(traces=[_trace(a, b, seed) for a, b in problems[:n_train]],
+                     held_out=[_trace(a, b, seed) for a, b in asked])
 
 
 def _new_columns_first(problems: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -71,7 +71,7 @@ def _new_columns_first(problems: list[tuple[int, int]]) -> list[tuple[int, int]]
 
 
 def worked_steps(a: int, b: int) -> tuple[str, str]:
-    """The two columns, ones first, with the carry written out."""
+    """The two columns, ones first, with the carry written out; see the module's example."""
     ones = a % 10 + b % 10
     carry = ones // 10
     tens = a // 10 + b // 10 + carry

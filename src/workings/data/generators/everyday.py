@@ -12,7 +12,7 @@ question.
 import json
 from importlib.resources import files
 
-from workings.data.generators.base import rank
+from workings.data.generators.base import Generated, rank
 from workings.data.traces import Trace
 from workings.errors import RequestError
 
@@ -25,23 +25,23 @@ UNITS = {
     "How many months are {} years?": (12, "months"), "How many legs do {} spiders have?": (8, "legs"),
     "How many feet are {} yards?": (3, "feet"), "How many legs do {} dogs have?": (4, "legs"),
     "How many legs do {} ants have?": (6, "legs"), "How many fingers are on {} hands?": (5, "fingers")}
-"""Question -> factor and unit."""
+"""Question -> factor, and the unit of the answer."""
 _NUMBERS = [number for number in range(11, 100) if number % 10]
 
 
-def make_units(n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], list[Trace]]:
-    """Traces about units, and others to ask; no question is in both. Raises `RequestError` for more than 810."""
+def make_units(n_traces: int, n_items: int, seed: int) -> Generated:
+    """Conversions of units. Raises `RequestError` for more than 810 altogether."""
     pairs = [(number, question) for number in _NUMBERS for question in UNITS]
     pairs.sort(key=lambda pair: rank(seed, "units", VERSION, *pair))
     if not 0 < n_traces + n_items <= len(pairs):
         raise RequestError(f"unit_conversion has {len(pairs)} problems, but {n_traces + n_items} were requested",
                            f"1 to {len(pairs)} traces and items together", "another --n and --items")
     traces = [_trace(number, question, seed) for number, question in pairs[:n_traces + n_items]]
-    return traces[n_items:], traces[:n_items]
+    return Generated(traces=traces[n_items:], held_out=traces[:n_items])
 
 
-def make_facts(n_items: int, seed: int) -> tuple[list[Trace], list[Trace]]:
-    """Traces about everyday facts, and ``n_items`` others to ask."""
+def make_facts(n_items: int, seed: int) -> Generated:
+    """All everyday facts; ``n_items`` of them are held out."""
     kinds = json.loads(files("workings.data.generators").joinpath("facts.json").read_text(encoding="utf-8"))
     facts = [(kind["question"], kind["sentence"], about, answer)
              for kind in kinds for about, answer in kind["facts"].items()]
@@ -50,7 +50,7 @@ def make_facts(n_items: int, seed: int) -> tuple[list[Trace], list[Trace]]:
                     category="everyday", difficulty="easy", steps=(sentence.format(about, answer),),
                     licence="CC0-1.0", source=f"workings:facts version {VERSION} seed {seed}")
               for number, (question, sentence, about, answer) in enumerate(facts)]
-    return traces[n_items:], traces[:n_items]
+    return Generated(traces=traces[n_items:], held_out=traces[:n_items])
 
 
 def _trace(number: int, question: str, seed: int) -> Trace:

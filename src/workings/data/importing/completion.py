@@ -34,8 +34,8 @@ def marked_answer(text: str) -> str:
     """
     marked = [line.lstrip().startswith("####") for line in text.strip().splitlines()]
     # Other lines with `####` are headings of Markdown.
-    is_answer = sum(marked) == 1 and marked[-1]
-    return extract(text, "text", ("answer_tag", "hashes", "boxed") if is_answer else ("answer_tag", "boxed")).text
+    hashes = ["hashes"] if sum(marked) == 1 and marked[-1] else []
+    return extract(text, "text", ("answer_tag", *hashes, "boxed")).text
 
 
 def final_answer(text: str) -> str:

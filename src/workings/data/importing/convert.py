@@ -17,6 +17,7 @@ from workings.models.turns import Turn
 
 Record = Mapping[str, Any]
 Keys = AbstractSet[str]
+_OWN_KEYS = ("prompt", "steps", "answer", "chosen", "rejected", "history", "tool_turns", "tool_calls")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,24 +36,15 @@ class Parts:
     """Earlier turns with reasoning in a separate field, which a history does not keep."""
 
 
-_OWN_KEYS = ("prompt", "steps", "answer", "chosen", "rejected", "history", "tool_turns", "tool_calls")
+def converted(record: Record, parts: Parts, ignored: Mapping[str, Any], fallback_id: str,
+              fallback_labels: Mapping[str, str]) -> Trace | PreferencePair | Verdict:
+    """The trace, pair or verdict of a record, which has the format's keys. Raises `ValueError` if it gives none.
 
-
-def converted(record: Record, parts: Parts, ignored: Mapping[str, Any], fallback_id: str, given: Mapping[str, str]
-              ) -> Trace | PreferencePair | Verdict:
-    """The trace, pair or verdict of a record.
-
-    Args:
-        record: the record under the format's keys.
-        parts: what the format found in it.
-        ignored: columns that the user ignored, kept under the key `ignored`.
-        fallback_id: the id of a record without one.
-        given: labels of a record without them.
-
-    Raises `ValueError` with the reason if the record gives none.
+    Columns that the user ``ignored`` are kept under the key `ignored`. A record without an id or a label gets the
+    ``fallback_id`` and the one of the ``fallback_labels``.
     """
     metadata = _metadata(record, parts, ignored)
-    labels = {name: _take_label(metadata, name) or given.get(name, "") for name in LABELS}
+    labels = {name: _take_label(metadata, name) or fallback_labels.get(name, "") for name in LABELS}
     values = {**parts.values, "id": _take_label(metadata, "id") or fallback_id}
     if "steps" in values:
         taken = [take_annotations(step) for step in values["steps"]]

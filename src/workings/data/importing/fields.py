@@ -10,10 +10,10 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from workings.answers.thinking import OTHER_THINKING
-from workings.data.columns import MARKS, SYSTEM, TOOLS, forbids_learning, hides, learned_mark, refuse_media
+from workings.data.columns import MARKS, SYSTEM, TOOLS, forbids_learning, hidden_content, learned_mark, refuse_media
 from workings.data.importing.completion import lines_of, split_any
 from workings.data.row_fields import calls_text, kind_of, tools_text
 from workings.models.turns import Turn
@@ -25,6 +25,8 @@ _ROLES = {"system": "system", "user": "user", "human": "user", "assistant": "ass
 _MAY_FOLLOW = {"": ("system", "user"), "system": ("user",), "user": ("assistant", "call"),
                "assistant": ("user", "tool"), "call": ("tool",), "tool": ("tool", "assistant", "call")}
 """The turns that may follow a turn, or begin a conversation; a `call` is an assistant's turn that calls tools."""
+ALPACA = frozenset({"instruction", "input", "history"})
+"""Keys that `alpaca` reads."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,15 @@ def text_turn(role: str, turn_text: str, reasoning: tuple[str, ...] = ()) -> Sou
     return SourceTurn(Turn(role, turn_text), reasoning)
 
 
-SHAREGPT = ("from", "value")
-"""Keys of a turn's role and text as ShareGPT writes them."""
-OPENAI = ("role", "content")
-"""Keys of role and text in most other formats."""
+class TurnKeys(NamedTuple):
+    """The keys under which a turn has its role and its text."""
+
+    role: str
+    text: str
+
+
+SHAREGPT = TurnKeys("from", "value")
+OPENAI = TurnKeys("role", "content")
 REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 """Keys of reasoning next to a text."""
 _READ_KEYS = frozenset((*OPENAI, *SHAREGPT, *REASONING_KEYS, *MARKS, "tool_calls", "tool_call_id", "function_call"))
@@ -68,7 +75,7 @@ def keys_of(record: Mapping[str, Any]) -> str:
 
 def text(record: Mapping[str, Any], key: str) -> str:
     """A required text, or a number as text."""
-    value = there(record, key)
+    value = required(record, key)
     # Answers are often numbers, and 4.0 in a column of a frame means 4.
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return str(int(value) if value == int(value) else value)
@@ -77,8 +84,8 @@ def text(record: Mapping[str, Any], key: str) -> str:
     return value
 
 
-def there(record: Mapping[str, Any], key: str) -> Any:
-    """A required value that is not null."""
+def required(record: Mapping[str, Any], key: str) -> Any:
+    """A value of any kind that must not be null."""
     if key in record and record[key] is None:
         raise ValueError(f"`{key}` is null")
     if key not in record:
@@ -111,14 +118,14 @@ def _shared(values: Mapping[str, T], what: str) -> T | None:
     return first
 
 
-def turns(record: Mapping[str, Any], key: str, names: tuple[str, str] = OPENAI) -> list[SourceTurn]:
-    """The turns of a list; ``names`` are the keys of a turn's role and text."""
-    value = there(record, key)
+def turns(record: Mapping[str, Any], key: str, keys: TurnKeys = OPENAI) -> list[SourceTurn]:
+    """The turns in the list under a key of a record."""
+    value = required(record, key)
     if not isinstance(value, list):
         raise ValueError(f"`{key}` must be a list of turns, not {kind_of(value)}")
     if not value:
         raise ValueError(f"`{key}` is empty")
-    return [turn_of(turn, names, f"turn {number} of `{key}`") for number, turn in enumerate(value, start=1)]
+    return [turn_of(turn, keys, f"turn {number} of `{key}`") for number, turn in enumerate(value, start=1)]
 
 
 def unread_turn_keys(record: Mapping[str, Any]) -> Iterator[str]:
@@ -132,31 +139,33 @@ def unread_turn_keys(record: Mapping[str, Any]) -> Iterator[str]:
             yield from (key for key, content in turn.items() if key not in read and content not in _EMPTY)
 
 
-def turn_of(turn: object, names: tuple[str, str], where: str) -> SourceTurn:
+def turn_of(turn: object, keys: TurnKeys, where: str) -> SourceTurn:
     """One turn; ``where`` it is, for messages."""
     if not isinstance(turn, dict):
         raise ValueError(f"{where} must be an object, not {kind_of(turn)}")
     refuse_media(turn, where)
     try:
-        return _read_turn(turn, *names, where)
+        return _read_turn(turn, keys, where)
     except ValueError as error:
         raise ValueError(str(error) if where in str(error) else f"{error} in {where}") from None
 
 
-def _read_turn(turn: dict[str, Any], role_key: str, text_key: str, where: str) -> SourceTurn:
-    written_role = text(turn, role_key)
+def _read_turn(turn: dict[str, Any], keys: TurnKeys, where: str) -> SourceTurn:
+    written_role = text(turn, keys.role)
     role = _ROLES.get(written_role)
     if role is None:
         raise ValueError(f"{where} has an unknown role {written_role!r}; the roles are "
                          f"{', '.join(dict.fromkeys(_ROLES.values()))}")
-    more = _more(turn, written_role, text_key)
+    more = _more(turn, written_role, keys.text)
     calls = calls_text(more)
-    content, content_text, thought = turn.get(text_key), "", ""
+    content = turn.get(keys.text)
     has_only_calls = "tool_calls" in more and (content is None or written_role == "function_call")
-    if isinstance(content, list) and not has_only_calls:
+    if has_only_calls or content == "":
+        content_text, thought = "", ""
+    elif isinstance(content, list):
         content_text, thought = _parts(content, where)
-    elif content != "" and not has_only_calls:
-        content_text = text(turn, text_key)
+    else:
+        content_text, thought = text(turn, keys.text), ""
     learned = learned_mark(turn, where)
     for key, value in turn.items():
         if forbids_learning(key, value):
@@ -177,7 +186,7 @@ def _refuse_hidden(turn: Mapping[str, Any], content: str, has_reasoning: bool, w
     for key, value in turn.items():
         if key in _READ_KEYS or value in _EMPTY or value in ("[]", "{}"):
             continue
-        looks_like = hides(key, value, content, has_reasoning)
+        looks_like = hidden_content(key, value, content, has_reasoning)
         if looks_like is not None:
             raise ValueError(f"`{key}` of {where} looks like {looks_like}, but the model would not see it; move it or "
                              "remove it")
@@ -266,7 +275,9 @@ def tools_of(record: Mapping[str, Any]) -> str:
 
 def alpaca(record: Mapping[str, Any]) -> list[SourceTurn]:
     """The turns of `history` as pairs of texts, then `instruction` followed by `input`."""
-    extra, pairs, spoken = optional(record, "input"), record.get("history") or [], list[SourceTurn]()
+    extra = optional(record, "input")
+    pairs = record.get("history") or []
+    spoken: list[SourceTurn] = []
     for pair in pairs if isinstance(pairs, list) else [None]:
         match pair:
             case [str(question), str(answer)]:
@@ -277,10 +288,6 @@ def alpaca(record: Mapping[str, Any]) -> list[SourceTurn]:
     if not instruction.strip():
         raise ValueError("`instruction` is empty")
     return [*spoken, text_turn("user", f"{instruction}\n\n{extra}" if extra.strip() else instruction)]
-
-
-ALPACA = frozenset({"instruction", "input", "history"})
-"""Keys that `alpaca` reads."""
 
 
 @dataclass(frozen=True)
@@ -300,28 +307,28 @@ class Exchange:
 
 def exchange(conversation: Sequence[SourceTurn]) -> Exchange:
     """The assistant's last learnable turn and all before it. Turns must alternate, and the last be the assistant's."""
-    kinds = [turn.kind for turn in conversation]
+    kinds = [source.kind for source in conversation]
     if not conversation or kinds[-1] not in ("assistant", "call"):
         raise ValueError("the last turn is not the assistant's, so there is nothing to learn")
     # Most chat templates refuse any other order, long after the import; here the record can still be named.
-    for before, kind, turn in zip(("", *kinds), kinds, conversation, strict=False):
+    for before, kind, source in zip(("", *kinds), kinds, conversation, strict=False):
         if kind not in _MAY_FOLLOW[before]:
-            wrong = "the assistant calls a tool, whose answer must follow, not" if before == "call" else (
-                "out of order is")
+            is_after_call = before == "call"
+            wrong = "the assistant calls a tool, whose answer must follow, not" if is_after_call else "out of order is"
             raise ValueError("turns must alternate user, assistant, after one system turn at most; "
-                             f"{wrong} {turn.where} ({turn.turn.role})")
-    may_learn = [index for index, turn in enumerate(conversation)
-                 if turn.turn.role == "assistant" and turn.turn.learned]
-    if not may_learn:
+                             f"{wrong} {source.where} ({source.turn.role})")
+    learnable = [index for index, source in enumerate(conversation)
+                 if source.turn.role == "assistant" and source.turn.learned]
+    if not learnable:
         raise ValueError("every turn of the assistant is marked as not to be learned")
-    end = may_learn[-1]
+    end = learnable[-1]
     question = max(index for index in range(end) if kinds[index] == "user")
     earlier, between, last = conversation[:question], conversation[question + 1:end], conversation[end]
     asked: dict[str, Any] = {"prompt": conversation[question].turn.text}
     if earlier:
-        asked["history"] = [turn.turn.to_json() for turn in earlier]
+        asked["history"] = [source.turn.to_json() for source in earlier]
     if between:
-        asked["tool_turns"] = [turn.turn.to_json() for turn in between]
+        asked["tool_turns"] = [source.turn.to_json() for source in between]
     return Exchange(asked=asked, completion=last.turn.text, reasoning=last.reasoning, calls=last.turn.more,
-                    reasoning_left_out=sum(bool(turn.reasoning) for turn in (*earlier, *between)),
-                    not_learned=[turn.turn for turn in conversation[end + 1:]])
+                    reasoning_left_out=sum(bool(source.reasoning) for source in (*earlier, *between)),
+                    not_learned=[source.turn for source in conversation[end + 1:]])

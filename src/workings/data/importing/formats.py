@@ -15,32 +15,45 @@ from functools import partial
 from itertools import chain
 from typing import Any, Literal
 
-from workings.data.columns import SYSTEM, refuse_keys_with_text
+from workings.data.columns import SYSTEM, VERDICT_KEYS, refuse_keys_with_text
 from workings.data.importing import fields
-from workings.data.importing.completion import lines_of, split_any, split_hashes, split_tagged
+from workings.data.importing.completion import StepsAndAnswer, lines_of, split_any, split_hashes, split_tagged
 from workings.data.importing.convert import Keys, Parts, Record
-from workings.data.importing.fields import ALPACA, OPENAI, SHAREGPT, Exchange, SourceTurn, text_turn
+from workings.data.importing.fields import ALPACA, OPENAI, SHAREGPT, Exchange, SourceTurn, TurnKeys, text_turn
 from workings.data.row_fields import history_of, kind_of
 
-Split = Callable[[str], tuple[Sequence[str], str]]
+Split = Callable[[str], StepsAndAnswer]
 _GROUPED = re.compile(r"-?\$?\d{1,3}(,\d{3})+(\.\d+)?")
+QUESTIONS = ("prompt", "question", "instruction", "problem", "query")
+"""Usual keys of a question."""
+ANSWERS = ("answer", "solution", "response", "output", "completion")
+"""Usual keys of an answer."""
+_TAGGED = ("completion", "response", "output", "answer", "text")
+"""Usual keys of a text with tags around reasoning and answer."""
+RAW_TEXT = "text"
+"""The format of raw texts."""
+_SIDES = ("chosen", "rejected")
+_SPEAKER = re.compile(r"\n\n(Human|Assistant):")
 
 
 def _trace(record: Record, conversation: list[SourceTurn], used: Keys, split: Split = split_any) -> Parts:
     """The trace of a conversation; ``split`` makes steps and answer of a text without reasoning in another field."""
     end = fields.exchange(fields.with_system(record, conversation))
-    steps, answer = (end.reasoning, end.completion.strip()) if end.reasoning else split(end.completion)
+    if end.reasoning:
+        steps, answer = end.reasoning, end.completion.strip()
+    else:
+        steps, answer = split(end.completion)
     return Parts(values={**end.asked, "steps": list(steps), "answer": answer, **json.loads(end.calls or "{}")},
                  not_learned=end.not_learned, reasoning_left_out=end.reasoning_left_out, used={*used, *SYSTEM})
 
 
-def conversation(key: str, names: tuple[str, str], record: Record) -> Parts:
-    """A list of turns; ``names`` are the keys of role and text."""
-    return _trace(record, fields.turns(record, key, names), {key})
+def conversation(key: str, turn_keys: TurnKeys, record: Record) -> Parts:
+    """A list of turns under a key."""
+    return _trace(record, fields.turns(record, key, turn_keys), {key})
 
 
 def question_and_answer(questions: tuple[str, ...], answers: tuple[str, ...], split: Split, record: Record) -> Parts:
-    """A question and one text with its answer; only for `split_any` the reasoning may be in another field."""
+    """A question and one text with its answer. Only with `split_any` may the reasoning be in another field."""
     question_key, answer_key = fields.one_of(record, questions), fields.one_of(record, answers)
     return _answered(record, [text_turn("user", fields.text(record, question_key))], {question_key}, answer_key, split,
                      reads_reasoning=split is split_any)
@@ -84,11 +97,10 @@ def alpaca(record: Record) -> Parts:
     return _answered(record, fields.alpaca(record), ALPACA, "output")
 
 
-def gsm8k_answer(text: str) -> tuple[Sequence[str], str]:
-    """Steps and answer of a text that ends with `#### answer`."""
+def gsm8k_answer(text: str) -> StepsAndAnswer:
+    """Steps and answer of a text that ends with `#### answer`; a number loses the commas that group its digits."""
     steps, answer = split_hashes(text)
-    # A number without the commas that group its digits; any other answer as it is.
-    return steps, answer.replace(",", "") if _GROUPED.fullmatch(answer) else answer
+    return steps, (answer.replace(",", "") if _GROUPED.fullmatch(answer) else answer)
 
 
 def traces(record: Record) -> Parts:
@@ -121,11 +133,6 @@ def in_own_form(record: Record, values: dict[str, Any], used: set[str]) -> Parts
         turns["history"] = (*system, *turns.get("history", ()))
     return Parts(values=values | {name: [turn.to_json() for turn in each] for name, each in turns.items()},
                  used={*used, "history", "tool_turns", *SYSTEM})
-
-
-_SIDES = ("chosen", "rejected")
-_VERDICTS = ("label", "kto_tag")
-_SPEAKER = re.compile(r"\n\n(Human|Assistant):")
 
 
 def _pair(record: Record, conversations: Iterable[list[SourceTurn]], used: Keys = frozenset()) -> Parts:
@@ -211,7 +218,7 @@ def ultrafeedback(record: Record) -> Parts:
 
 
 def _score(record: Record, key: str) -> float:
-    value = fields.there(record, key)
+    value = fields.required(record, key)
     # A bool is no score. The bounds also exclude numbers that are not finite.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1e9 < value < 1e9:
         raise ValueError(f"`{key}` must be a number, not {kind_of(value)}")
@@ -232,23 +239,27 @@ def llamafactory(record: Record) -> Parts:
 
 def kto(record: Record) -> Parts:
     """A verdict: a completion in any of the forms of TRL and LLaMA-Factory, and whether it is correct."""
-    tags = [tag for tag in _VERDICTS if record.get(tag) is not None] or [tag for tag in _VERDICTS if tag in record]
+    present = [tag for tag in VERDICT_KEYS if tag in record]
+    # Null counts as missing next to the other key; alone it has a message of its own.
+    tags = [tag for tag in present if record[tag] is not None] or present
     if len(tags) != 1:
         raise ValueError(f"one of `label` and `kto_tag` was expected; the record has {fields.keys_of(record)}")
-    right = fields.there(record, tags[0])
-    if not isinstance(right, bool):
-        raise ValueError(f"`{tags[0]}` must be true or false, not {right!r}")
-    shapes = [key for key in _KTO_SHAPES if record.get(key) is not None]
-    if len(shapes) != 1:
-        raise ValueError(f"one of {', '.join(f'`{key}`' for key in _KTO_SHAPES)} was expected; the record has "
+    [tag] = tags
+    is_right = fields.required(record, tag)
+    if not isinstance(is_right, bool):
+        raise ValueError(f"`{tag}` must be true or false, not {is_right!r}")
+    keys = [key for key in _KTO_CONVERSATIONS if record.get(key) is not None]
+    if len(keys) != 1:
+        raise ValueError(f"one of {', '.join(f'`{key}`' for key in _KTO_CONVERSATIONS)} was expected; the record has "
                          f"{fields.keys_of(record)}")
-    conversation, used = _KTO_SHAPES[shapes[0]](record)
-    end = fields.exchange(fields.with_system(record, conversation))
+    [key] = keys
+    read, further_keys = _KTO_CONVERSATIONS[key]
+    end = fields.exchange(fields.with_system(record, read(record)))
     completion = _completion(end)
     if not completion or not end.asked["prompt"].strip():
         raise ValueError("the prompt or the completion is empty")
-    return Parts(values={**end.asked, "completion": completion, "label": right},
-                 used={*used, shapes[0], tags[0], *SYSTEM})
+    return Parts(values={**end.asked, "completion": completion, "label": is_right},
+                 used={*further_keys, key, tag, *SYSTEM})
 
 
 def _turns_by_key(record: Record, keys: Sequence[str]) -> list[list[SourceTurn]]:
@@ -258,22 +269,12 @@ def _turns_by_key(record: Record, keys: Sequence[str]) -> list[list[SourceTurn]]
     return [[text_turn("user" if key == keys[0] else "assistant", fields.text(record, key))] for key in keys]
 
 
-_KTO_SHAPES: dict[str, Callable[[Record], tuple[list[SourceTurn], frozenset[str]]]] = {
-    "completion": lambda record: ([*chain(*_turns_by_key(record, ("prompt", "completion")))], frozenset({"prompt"})),
-    "messages": lambda record: (fields.turns(record, "messages"), frozenset()),
-    "conversations": lambda record: (fields.turns(record, "conversations", SHAREGPT), frozenset()),
-    "output": lambda record: ([*fields.alpaca(record), text_turn("assistant", fields.text(record, "output"))], ALPACA),
-}
-"""The key that only one form of a record has -> its conversation, and the other keys that it reads."""
-
-
-QUESTIONS = ("prompt", "question", "instruction", "problem", "query")
-_TAGGED = ("completion", "response", "output", "answer", "text")
-ANSWERS = ("answer", "solution", "response", "output", "completion")
-
-
-RAW_TEXT = "text"
-"""The format of raw texts."""
+_KTO_CONVERSATIONS: dict[str, tuple[Callable[[Record], list[SourceTurn]], Keys]] = {
+    "completion": (lambda record: [*chain(*_turns_by_key(record, ("prompt", "completion")))], {"prompt"}),
+    "messages": (lambda record: fields.turns(record, "messages"), set()),
+    "conversations": (lambda record: fields.turns(record, "conversations", SHAREGPT), set()),
+    "output": (lambda record: [*fields.alpaca(record), text_turn("assistant", fields.text(record, "output"))], ALPACA)}
+"""The key that only one form of a record has -> a reader of its conversation, and the other keys that this reads."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,11 @@ from workings.data.importing.sources import RecordSource, SourceRecord, Unreadab
 from workings.errors import RequestError
 
 _EXAMPLE = "--map prompt=problem,answer=solution"
+_MAX_RECORDS = 20
+_KEYS = {"llamafactory": ("conversations", "chosen", "rejected"), "chosen-rejected": ("chosen", "rejected"),
+         "messages": ("messages",), "sharegpt": ("conversations",), "prompt-completion": ("prompt", "completion"),
+         "alpaca": ("instruction", "output")}
+"""Keys that only one format has."""
 
 
 def parse_map(texts: Sequence[str]) -> dict[str, str]:
@@ -28,7 +33,7 @@ def parse_map(texts: Sequence[str]) -> dict[str, str]:
 
 
 class KeyMap:
-    """Renames the keys of records, and remembers which of them no record had."""
+    """Renames the keys of records, and remembers which keys of the map no record has had so far."""
 
     def __init__(self, keys: Mapping[str, str]) -> None:
         self._keys = dict(keys)
@@ -65,9 +70,6 @@ def _value_at(record: Mapping[str, Any], key: str) -> Any:
     return _value_at(inner_record, inner) if isinstance(inner_record, dict) else None
 
 
-_MAX_RECORDS = 20
-
-
 def looks_like(record: Mapping[str, Any]) -> str:
     """The first format that reads this record; empty if none does."""
     return next((name for name in FORMATS if reads(name, record)), "")
@@ -97,15 +99,9 @@ def format_of(source: RecordSource, keys: KeyMap) -> str:
     first_value = values[0] if values else {}
     text_keys = [key for key, value in first_value.items() if isinstance(value, str)]
     question, answer = text_keys if len(text_keys) == 2 else ("KEY", "KEY")
-    raise RequestError("the format is unknown" + (f"; the first record has {keys_of(first_value)}" if values else ""),
-                       "a format that `workings data list` prints",
+    first_keys = f"; the first record has {keys_of(first_value)}" if values else ""
+    raise RequestError(f"the format is unknown{first_keys}", "a format that `workings data list` prints",
                        f"workings data import FILE --map question={question},answer={answer}")
-
-
-_KEYS = {"llamafactory": ("conversations", "chosen", "rejected"), "chosen-rejected": ("chosen", "rejected"),
-         "messages": ("messages",), "sharegpt": ("conversations",), "prompt-completion": ("prompt", "completion"),
-         "alpaca": ("instruction", "output")}
-"""Keys that only one format has."""
 
 
 def by_its_keys(record: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """`workings data import --hold-out N`: keeps N questions for evaluation, and leaves traces like them out.
 
-The order in which questions are taken is that of a digest of the seed and the question. So the same records with the
-same seed give the same items, in any order.
+A digest of the seed and the question decides which questions are taken. So the same records with the same seed give
+the same items, in any order.
 """
 
 import hashlib
@@ -20,8 +20,8 @@ from workings.record.digest import file_digest
 ITEMS, LEFT_OUT = "items.jsonl", "left_out.jsonl"
 """Ends of the names of the files next to the traces: the items, and the traces that are like one."""
 SAME_NUMBERS_SIMILARITY = 0.5
-"""Share of three-word passages in common from which a question with the same numbers is like a held-out one. It is not
-above what `data check` reports: a trace too few costs little, and a question learned by heart costs the evaluation."""
+"""Share of three-word passages in common from which a question with the same numbers resembles a held-out one. It is
+not above what `data check` reports: a trace too few costs little, a question learned by heart costs the evaluation."""
 
 
 def split(read: Path, out: Path, n: int, seed: int) -> dict[str, Any]:
@@ -31,10 +31,10 @@ def split(read: Path, out: Path, n: int, seed: int) -> dict[str, Any]:
     fewer questions than requested, or no trace would be left.
     """
     traces = read_traces(read)
-    held = _chosen(traces, n, seed)
-    items = [item_json(traces[index], LABELS) for index in sorted(held)]
-    others = [(index, trace) for index, trace in enumerate(traces) if index not in held]
-    reasons = _like(others, {item["prompt"]: item["id"] for item in items})
+    held_out = _chosen(traces, n, seed)
+    items = [item_json(traces[index], LABELS) for index in sorted(held_out)]
+    others = [(index, trace) for index, trace in enumerate(traces) if index not in held_out]
+    reasons = _resembling(others, {item["prompt"]: item["id"] for item in items})
     if len(reasons) == len(others):
         raise RequestError(f"--hold-out {n} leaves none of {len(traces)} traces: all others resemble it",
                            "a hold-out that leaves traces to learn from", f"--hold-out {max(1, n // 10)}")
@@ -50,21 +50,26 @@ def split(read: Path, out: Path, n: int, seed: int) -> dict[str, Any]:
     atomic.write_bytes(out, traces_bytes(trace for index, trace in others if index not in reasons))
     result = {"items": len(items), "path": str(item_path), "sha256": file_digest(item_path), "seed": seed,
               "left_out": len(reasons)}
-    return result | {"left_out_path": str(left_out_path)} if reasons else result
+    if reasons:
+        result["left_out_path"] = str(left_out_path)
+    return result
 
 
 def _chosen(traces: Sequence[Trace], n: int, seed: int) -> set[int]:
-    """Indices of the traces that are held out: one for each of ``n`` questions."""
+    """Indices of the traces that are held out: the first trace of each of ``n`` questions."""
     indices_by_question: dict[bytes, list[int]] = {}
     for index, trace in enumerate(traces):
         indices_by_question.setdefault(_digest(*overlap.question_key(trace)), []).append(index)
-    questions = {indices[0]: question for question, indices in indices_by_question.items()
-                 if _is_single_question(traces[indices[0]]) and len({traces[index].answer for index in indices}) == 1}
-    if len(questions) < n:
+    with_one_answer = {question: indices for question, indices in indices_by_question.items()
+                       if len({traces[index].answer for index in indices}) == 1}
+    question_of_first = {indices[0]: question for question, indices in with_one_answer.items()
+                         if _is_single_question(traces[indices[0]])}
+    most = len(question_of_first)
+    if most < n:
         raise RequestError(f"--hold-out {n} is too many",
-                           f"at most {len(questions)}: this number of the {len(traces)} traces have a unique question, "
-                           "with one answer and without earlier turns", f"--hold-out {max(1, len(questions) // 10)}")
-    return set(sorted(questions, key=lambda index: _digest(seed, questions[index]))[:n])
+                           f"at most {most}: this number of the {len(traces)} traces have a unique question, "
+                           "with one answer and without earlier turns", f"--hold-out {max(1, most // 10)}")
+    return set(sorted(question_of_first, key=lambda index: _digest(seed, question_of_first[index]))[:n])
 
 
 def _is_single_question(trace: Trace) -> bool:
@@ -72,21 +77,21 @@ def _is_single_question(trace: Trace) -> bool:
     return not (trace.history or trace.tools or trace.tool_turns or trace.calls)
 
 
-def _like(traces: Sequence[tuple[int, Trace]], questions: Mapping[str, str]) -> dict[int, str]:
-    """Indices of the traces that hold a question or are like one, and why."""
-    index, names = overlap.PassageIndex(), list(questions.values())
-    for prompt in questions:
-        index.add(overlap.words(prompt))
+def _resembling(traces: Sequence[tuple[int, Trace]], id_of_question: Mapping[str, str]) -> dict[int, str]:
+    """Indices of the traces that repeat or resemble a question, or have it in a text -> the reason."""
+    passages, ids = overlap.PassageIndex(), list(id_of_question.values())
+    for prompt in id_of_question:
+        passages.add(overlap.words(prompt))
     reasons = {}
-    for position, trace in traces:
+    for index, trace in traces:
         for text in map(overlap.words, (trace.prompt, *earlier_questions(trace))):
-            similarity, number = max(index.alike(text), default=(0.0, 0))
+            similarity, number = max(passages.alike(text), default=(0.0, 0))
             least = overlap.least_similarity(overlap.numbers(text))
             if overlap.numbers(text):
                 least = min(least, SAME_NUMBERS_SIMILARITY)
             if similarity >= least:
-                reasons[position] = f"near_duplicate: {similarity:.2f} like {names[number]}"
-    leaks = overlap.find_leaks(traces, questions)
+                reasons[index] = f"near_duplicate: {similarity:.2f} like {ids[number]}"
+    leaks = overlap.find_leaks(traces, id_of_question)
     return reasons | {finding.record: f"{finding.kind}: {finding.text}" for finding in leaks}
 
 

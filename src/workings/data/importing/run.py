@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Literal
 
-from workings.data.columns import OF_IMPORT, kept_columns, refuse_media
+from workings.data.columns import WRITTEN_BY_IMPORT, kept_columns, refuse_media
 from workings.data.importing.convert import converted
 from workings.data.importing.fields import unread_turn_keys
 from workings.data.importing.formats import FORMATS, whole_completion
@@ -36,6 +36,7 @@ MAX_REASONS = 1000
 """Maximum number of reasons counted separately, to bound memory."""
 SKIP = "--on-error skip writes such records to another file; --map KEY=YOURS says what keys are called here"
 REJECTS = "rejects.jsonl"
+"""End of the name of the file of rejected records, next to the result."""
 _OWN_FORMATS = ("traces", "preferences")
 """Formats that keep any further key of a record without interpreting it."""
 
@@ -137,9 +138,9 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest) -> I
     _check(request, out)
     importer = _Importer(source, request, out)
     result = importer.result
-    rejects, *held_out = (path_beside(out, name) for name in (REJECTS, ITEMS, LEFT_OUT))
+    rejects, items, left_out = (path_beside(out, ending) for ending in (REJECTS, ITEMS, LEFT_OUT))
     # A folder next to the result: the system's temporary folder may be small or in memory.
-    with (storage(out, "write"), atomic.together(out, *held_out, rejects),
+    with (storage(out, "write"), atomic.together(out, items, left_out, rejects),
           TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder):
         everything = Path(folder, "everything.jsonl")
         # The rejects are written first, so that a result never lacks them.
@@ -170,7 +171,7 @@ def _check(request: ImportRequest, out: Path) -> None:
         raise RequestError(f"--completions keep does not work with --format {request.format}",
                            "--format prompt-completion", "leave --completions out")
     # Before anything is read: an import can take minutes.
-    for path in (out, *((path_beside(out, ITEMS),) if request.hold_out else ())):
+    for path in [out, path_beside(out, ITEMS)] if request.hold_out else [out]:
         if path.exists() and not request.force:
             raise RequestError(f"{path} already exists", "an --out for new files", "--force, or another --out")
     if not out.parent.is_dir():
@@ -230,7 +231,7 @@ class _Importer:
             turns = (*entry.history, *entry.tool_turns, *parts.not_learned)
             result.not_learned += sum(not turn.learned for turn in turns)
         result.unread_turn_keys.update(unread_turn_keys(record.value))
-        result.kept.update(key for key in entry.metadata if key not in OF_IMPORT)
+        result.kept.update(key for key in entry.metadata if key not in WRITTEN_BY_IMPORT)
         good.write(json.dumps(entry.to_json(), ensure_ascii=False).encode() + b"\n")
         result.written += 1
 
@@ -243,11 +244,12 @@ class _Importer:
             result.looks_like = "" if reads(form, renamed) else looks_like(renamed)
         if self._request.on_error == "fail":
             other = result.looks_like
-            raise RequestError(f"{self._source.name}:{bad.number}: {bad.reason}", f"a record of format {form}",
-                               f"these keys look like format {other}: --format {other}" if other else SKIP)
+            advice = f"these keys look like format {other}: --format {other}" if other else SKIP
+            raise RequestError(f"{self._source.name}:{bad.number}: {bad.reason}", f"a record of format {form}", advice)
         reason = bad.reason[:_REASON_LENGTH]
-        is_counted_apart = reason in result.reasons or len(result.reasons) < MAX_REASONS
-        result.reasons[reason if is_counted_apart else "other reasons"] += 1
+        if reason not in result.reasons and len(result.reasons) >= MAX_REASONS:
+            reason = "other reasons"
+        result.reasons[reason] += 1
         line = {"file": self._source.name, "line": bad.number, "reason": bad.reason, "bytes": bad.size, "raw": bad.raw}
         # Written as ASCII, so that half a surrogate pair survives as an escape.
         rejects.write(json.dumps(line).encode() + b"\n")

@@ -99,10 +99,12 @@ def open_file(path: Path) -> RecordSource:
 
     Raises `RequestError` for one that is missing, empty, or of another kind.
     """
+    if path.is_dir():
+        raise RequestError(no_file(path), f"a file of {_FORMS}",
+                           f"of a folder: datasets.load_from_disk({str(path)!r}).to_json('records.jsonl')")
     if not path.is_file():
         raise RequestError(no_file(path), f"a file of {_FORMS}",
-                           f"of a folder: datasets.load_from_disk({str(path)!r}).to_json('records.jsonl')"
-                           if path.is_dir() else "for a data set of the Hugging Face Hub: OWNER/NAME with --revision")
+                           "for a data set of the Hugging Face Hub: OWNER/NAME with --revision")
     with path.open("rb") as stream:
         head = stream.read(4096)
     if not head.strip():
@@ -146,8 +148,10 @@ def open_hub(name: str, *, revision: str, subset: str, split: str) -> RecordSour
             for number, row in enumerate(rows, start=1):
                 yield SourceRecord(number, row)
         except (OSError, ValueError, RuntimeError) as error:  # the library's own errors derive from these
-            # Without the name of another library's exception at its end.
-            reason = re.sub(r" \(\w+\)$", "", str(error).splitlines()[0]) if str(error) else type(error).__name__
+            reason = type(error).__name__
+            if str(error):
+                # Without the name of another library's exception at its end.
+                reason = re.sub(r" \(\w+\)$", "", str(error).splitlines()[0])
             raise RequestError(f"the data set {name}, revision {revision}, split {split}, cannot be read: {reason}",
                                "a data set that can be reached, with this revision and split") from error
     return RecordSource(f"{name}@{revision}" if revision else name, name.rstrip("/").rsplit("/", 1)[-1], records)
@@ -174,21 +178,24 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
 
 def _documents(path: Path) -> Records:
     """The texts of a file: one, or several with a line of `END_OF_TEXT` between them."""
+    end = END_OF_TEXT.encode()
+    number, size = 1, 0
+    lines: list[bytes] = []
     with path.open("rb") as stream:
-        number, size, parts = 1, 0, list[bytes]()
-        for line, line_size in chain(_bounded_lines(stream), [(END_OF_TEXT.encode(), 0)]):
-            if line.strip() != END_OF_TEXT.encode():
+        # The last text ends with the file, as if such a line followed.
+        for line, line_size in chain(_bounded_lines(stream), [(end, 0)]):
+            if line.strip() != end:
                 size += line_size
                 if size <= MAX_RECORD_BYTES:
-                    parts.append(line)
+                    lines.append(line)
                 continue
-            if written := b"".join(parts).removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").strip():
-                yield _record(number, written, size, lambda text: {"text": text})
-            number, size, parts = number + 1, 0, []
+            if data := b"".join(lines).removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").strip():
+                yield _record(number, data, size, lambda text: {"text": text})
+            number, size, lines = number + 1, 0, []
 
 
 def _record(number: int, data: bytes, size: int, make: Callable[[str], object]) -> SourceRecord | Unreadable:
-    """What ``make`` makes of a record's bytes, or why it cannot; ``size`` counts the bytes that were not kept, too."""
+    """What ``make`` makes of a record's text, or why it cannot. ``data`` may be the beginning of ``size`` bytes."""
     try:
         if size > MAX_RECORD_BYTES:
             data = data[:_EXCERPT_BYTES]
@@ -250,9 +257,11 @@ def _table(path: Path) -> Records:
                 else:
                     yield SourceRecord(number, {name: cell or None for name, cell in zip(names, row, strict=True)})
         except (csv.Error, UnicodeDecodeError) as error:
-            # A line that is not UTF-8 was not counted.
-            number = (0 if rows is None else rows.line_num) + isinstance(error, UnicodeDecodeError)
-            raise RequestError(f"{path}, line {number}, cannot be read: {error}",
+            line_number = 0 if rows is None else rows.line_num
+            if isinstance(error, UnicodeDecodeError):
+                # This line was not counted.
+                line_number += 1
+            raise RequestError(f"{path}, line {line_number}, cannot be read: {error}",
                                "a table in UTF-8, cells with a line end or a delimiter in quotes",
                                "correct that line, or write the table anew") from None
 
