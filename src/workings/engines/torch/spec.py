@@ -25,7 +25,7 @@ class TorchSpec:
     request: EngineRequest
     device: torch.device
     on_card: bool
-    """Whether this is the step of a card. A trace of such a step has the CPU as its ``device``."""
+    """Whether a CUDA GPU computes the step. A trace of such a step has the CPU as its ``device``."""
     mesh: ProcessMesh
     attention: str
     """A key of `attention.FUNCTIONS`."""
