@@ -75,11 +75,11 @@ def test_answers_of_prompts_together_are_those_of_each_alone(form: str, monkeypa
     taken: list[int] = []
     read = generate.prefill_prompts
 
-    def watched(spec: Any, model: Any, tokens: torch.Tensor, lengths: torch.Tensor, *, room: int,
+    def watched(spec: Any, model: Any, tokens: torch.Tensor, lengths: torch.Tensor, *, new_slots: int,
                 copies: int = 1) -> Any:
         assert len(set(lengths.tolist())) == 1, "padding would enter a state"
         taken.append(copies)
-        return read(spec, model, tokens, lengths, room=room, copies=copies)
+        return read(spec, model, tokens, lengths, new_slots=new_slots, copies=copies)
 
     monkeypatch.setattr(generate, "prefill_prompts", watched)
     answers = engine.generate(state, prompts, max_new_tokens=9, stop_ids=[])

@@ -53,8 +53,8 @@ class Kto(OfCompletions):
                                                                       signals[VERDICT])
         log_ratio_E2, verdict_E = now_E2 - reference_E2, verdict_E2[:, 0]
         count = is_example_E.sum()
-        drift = (log_ratio_E2[:, 1] * is_example_E).sum() / (count + (count == 0))
-        drift = array.stop_gradient(-array.minimum(-drift, drift * 0))
+        mean_log_ratio = (log_ratio_E2[:, 1] * is_example_E).sum() / (count + (count == 0))
+        drift = array.stop_gradient(-array.minimum(-mean_log_ratio, mean_log_ratio * 0))
         signed_E = verdict_E * self.beta * (log_ratio_E2[:, 0] - drift)
         weight_E = (self.right_weight * (1 + verdict_E) + self.wrong_weight * (1 - verdict_E)) / 2
         # 1 - sigmoid(x) is sigmoid(-x), which keeps its digits where it is small.

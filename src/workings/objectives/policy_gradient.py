@@ -80,7 +80,7 @@ class PolicyGradient(OfCompletions):
         if self.ratio == "sequence":
             # The mean over a row's tokens, for each of these tokens.
             log_ratio = (log_ratio * share).sum(-1, keepdims=True) * mask_BS
-        ratio = array.exp(_within_range(array, log_ratio))
+        ratio = array.exp(array.clip(log_ratio, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO))
         bounded = array.clip(ratio, 1 - self.clip_low, 1 + self.clip_high)
         if self.bound == "pessimistic":
             # PPO, equation 7.
@@ -89,19 +89,16 @@ class PolicyGradient(OfCompletions):
         else:
             gain = array.stop_gradient(bounded) * advantage * log_probs_BS
             beyond = ratio != bounded
-        loss, count = -gain, mask_BS.sum()
+        loss = -gain
+        count = mask_BS.sum()
         sums = {"clip_fraction": (beyond * mask_BS).sum(), "entropy": -(log_probs_BS * mask_BS).sum(),
                 "kl_behavior": _divergence(array, (signals[BEHAVIOR] - log_probs_BS) * mask_BS).sum()}
         if self.kl_beta:
             divergence = _divergence(array, (signals[REFERENCE] - log_probs_BS) * mask_BS)
-            loss, sums["kl_reference"] = loss + self.kl_beta * divergence, divergence.sum()
+            loss = loss + self.kl_beta * divergence
+            sums["kl_reference"] = divergence.sum()
         weight = share if self.normalize == "sequences" else mask_BS
         return Terms(total=(loss * weight).sum(), metrics={name: (x, count) for name, x in sums.items()})
-
-
-def _within_range(array: ArrayFunctions, log_ratio: Array) -> Array:
-    """A log ratio, bounded so that its exponential is finite."""
-    return array.clip(log_ratio, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
 
 
 def _divergence(array: ArrayFunctions, log_ratio: Array) -> Array:
@@ -109,8 +106,8 @@ def _divergence(array: ArrayFunctions, log_ratio: Array) -> Array:
 
     Both terms use the bounded ratio: the derivative of one term alone could point away from the other model.
     """
-    log_ratio = _within_range(array, log_ratio)
-    return array.exp(log_ratio) - 1 - log_ratio
+    bounded = array.clip(log_ratio, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
+    return array.exp(bounded) - 1 - bounded
 
 
 def temperature_of(objective: Objective) -> float:

@@ -30,8 +30,9 @@ pairs with a margin above 0; log probabilities are in nats."""
 def pair_values(rewards_P2: Array, log_probs_P2: Array) -> dict[str, Array]:
     """`PAIR_METRICS` of P pairs, from implied rewards and log probabilities of chosen and rejected rows."""
     margin_P = rewards_P2[:, 0] - rewards_P2[:, 1]
-    return dict(zip(PAIR_METRICS, (margin_P, margin_P > 0, rewards_P2[:, 0], rewards_P2[:, 1], log_probs_P2[:, 0],
-                                   log_probs_P2[:, 1]), strict=True))
+    return {"margin": margin_P, "accuracy": margin_P > 0,
+            "chosen_reward": rewards_P2[:, 0], "rejected_reward": rewards_P2[:, 1],
+            "chosen_log_prob": log_probs_P2[:, 0], "rejected_log_prob": log_probs_P2[:, 1]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +104,6 @@ class SimPo(OfCompletions):
 
     def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
         """Value of the objective for some rows; see `Objective.terms`."""
-        del signals
         is_pair_P, tokens_P2, sums_P2 = row_pairs(mask_BS, log_probs_BS)
         means_P2 = sums_P2 / tokens_P2
         values_P = pair_values(self.beta * means_P2, means_P2)

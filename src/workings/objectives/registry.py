@@ -16,7 +16,6 @@ GROUP = "workings.objectives"
 """Entry points of other packages: an objective's name -> its class."""
 OBJECTIVES: Mapping[str, type[Objective]] = {objective.name: objective for objective in (
     CrossEntropy, Kto, Orpo, PolicyGradient, Preference, SimPo, TopTokens)}
-"""The objectives of this package by name."""
 
 
 def find_objective(name: str) -> type[Objective]:

@@ -59,7 +59,6 @@ class TopTokens:
         teacher_BSK = array.stack([signals[name] for name in self.log_prob_signals])
         mask_BS1 = mask_BS[..., None]
         teacher_probs_BSK, student_probs_BSK = array.exp(teacher_BSK) * mask_BS1, array.exp(log_probs_BSK) * mask_BS1
-        # Probability of all other tokens together.
         teacher_rest_BS, student_rest_BS = (array.clip(1 - probs_BSK.sum(-1), MIN_REST, 1.0)
                                             for probs_BSK in (teacher_probs_BSK, student_probs_BSK))
         entropy_BS = -(teacher_probs_BSK * teacher_BSK).sum(-1) - teacher_rest_BS * array.log(teacher_rest_BS)

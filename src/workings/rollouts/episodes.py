@@ -103,8 +103,8 @@ def reply_tokens(reply: Step, template: ChatTemplate, *, ended: bool) -> list[in
     """
     if reply.done:
         return []
-    stop = [] if ended else template.stop_ids[:1]
-    return [*stop, *template.observation_ids(reply.observation)]
+    first_stop = [] if ended else template.stop_ids[:1]
+    return [*first_stop, *template.observation_ids(reply.observation)]
 
 
 def beginning(prompt: Prompt) -> tuple[int, Row]:

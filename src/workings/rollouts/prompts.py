@@ -20,11 +20,10 @@ from workings.scoring.items import Item, item_from_json
 
 @dataclass(frozen=True)
 class Prompt:
-    """A question in the chat template's tokens."""
+    """A question, and the tokens that the chat template makes of it, BOS included."""
 
     item: Item
     tokens: tuple[int, ...]
-    """The chat template's prompt, BOS included."""
 
     @property
     def digest(self) -> str:
@@ -95,9 +94,9 @@ class PromptSet:
         epoch, start = position.epoch, position.batch
         # A rollout may end one epoch and begin the next: no prompt is left over where an epoch does not divide.
         while len(turns) < count:
-            some = _order(ids, self.seed, epoch)[start:start + count - len(turns)]
-            turns += [PromptTurn(epoch, self.prompts[index]) for index in some]
-            start += len(some)
+            indices = _order(ids, self.seed, epoch)[start:start + count - len(turns)]
+            turns += [PromptTurn(epoch, self.prompts[index]) for index in indices]
+            start += len(indices)
             if start == len(self.prompts):
                 epoch, start = epoch + 1, 0
         return turns, Position(epoch, start)

@@ -1,5 +1,6 @@
 """Conversion of a rollout to the JSON object of its file in `train/rollouts/` and back.
 
+A list has a value for each prompt, or for each sample of all groups in order; all groups have equally many samples.
 Numbers per token are packed: a token with both log probabilities takes six to nine bytes.
 """
 
@@ -28,28 +29,28 @@ TOKEN_BYTES = 90
 def to_json(rollout: Rollout) -> dict[str, Any]:
     """The rollout as JSON values; `from_json` gives it back bit for bit."""
     samples = [sample for _, sample in rollout.all_samples]
-    sampler_log_probs = [x for sample in samples for x in sample.completion.log_probs]
     trained = [x for _, sample in rollout.trained_samples for x in sample.completion.log_probs]
-    trainer_log_probs = np.concatenate([np.zeros(0, np.float32), *rollout.trainer_log_probs])
-    names = list(samples[0].rewards)
-    rewards: dict[str, Any] = {} if not names else {
-        "rewards": {name: [sample.rewards[name] for sample in samples] for name in names},
-        "reward": [sample.reward for sample in samples], "advantages": [sample.advantage for sample in samples]}
+    optional: dict[str, Any] = {}
+    if samples[0].rewards:
+        optional["rewards"] = {name: [sample.rewards[name] for sample in samples] for name in samples[0].rewards}
+        optional["reward"] = [sample.reward for sample in samples]
+        optional["advantages"] = [sample.advantage for sample in samples]
     if any(sample.judge_reply for sample in samples):
-        rewards["judge_replies"] = [sample.judge_reply for sample in samples]
+        optional["judge_replies"] = [sample.judge_reply for sample in samples]
     if samples[0].turns:
-        rewards["episodes"] = {
+        optional["episodes"] = {
             "turns": [len(sample.turns) for sample in samples], "done": [sample.done for sample in samples],
             **{name: [getattr(turn, name) for sample in samples for turn in sample.turns]
                for name in EpisodeTurn._fields}}
     # Of two models that nearly agree, the difference of the bits of their log probabilities is small. NumPy's int32
     # wraps around without an error, so adding the difference gives back the bits of any two floats.
-    trainer_bits = trainer_log_probs.astype("<f4").view("<i4")
-    reference: dict[str, Any] = {}
+    trainer_bits = _bits(np.concatenate([np.zeros(0, np.float32), *rollout.trainer_log_probs]))
     if rollout.reference_log_probs:
-        log_probs = np.concatenate([np.zeros(0, np.float32), *rollout.reference_log_probs])
-        reference = {"reference_bits_from_trainer": pack_integers(log_probs.astype("<f4").view("<i4") - trainer_bits)}
-    return rewards | reference | ({"sampler": dict(rollout.sampler)} if rollout.sampler else {}) | {
+        reference_bits = _bits(np.concatenate([np.zeros(0, np.float32), *rollout.reference_log_probs]))
+        optional["reference_bits_from_trainer"] = pack_integers(reference_bits - trainer_bits)
+    if rollout.sampler:
+        optional["sampler"] = dict(rollout.sampler)
+    return optional | {
         "step": rollout.step, "position": rollout.position.to_json(), "after": rollout.after.to_json(),
         "prompts": [group.prompt.item.id for group in rollout.groups],
         "epochs": [group.epoch for group in rollout.groups],
@@ -60,8 +61,13 @@ def to_json(rollout: Rollout) -> dict[str, Any]:
                         for sample in samples],
         "lengths": [len(sample.completion.tokens) for sample in samples],
         "tokens": pack_integers(np.array([x for sample in samples for x in sample.completion.tokens], "<i4")),
-        "sampler_log_probs": pack_integers(np.array(sampler_log_probs, "<f4").view("<i4")),
-        "trainer_log_probs": pack_integers(trainer_bits - np.array(trained, "<f4").view("<i4"))}
+        "sampler_log_probs": pack_integers(_bits([x for sample in samples for x in sample.completion.log_probs])),
+        "trainer_log_probs": pack_integers(trainer_bits - _bits(trained))}
+
+
+def _bits(numbers: np.ndarray | list[float]) -> np.ndarray:
+    """The bits of float32 numbers, as int32 numbers."""
+    return np.array(numbers, "<f4").view("<i4")
 
 
 def from_json(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
@@ -84,9 +90,8 @@ def _read(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
                       after=Position.from_json(line["after"]), groups=groups,
                       sampler={str(key): str(value) for key, value in line.get("sampler", {}).items()})
     counts = [len(sample.tokens_with_stop) for _, sample in rollout.trained_samples]
-    bits = np.array([x for _, sample in rollout.trained_samples for x in sample.completion.log_probs],
-                    "<f4").view("<i4")
-    trainer_bits = unpack_integers(line["trainer_log_probs"], sum(counts)) + bits
+    sampler_bits = _bits([x for _, sample in rollout.trained_samples for x in sample.completion.log_probs])
+    trainer_bits = unpack_integers(line["trainer_log_probs"], sum(counts)) + sampler_bits
     # `np.split` makes one empty piece of an empty array.
     if not counts:
         return rollout
@@ -94,8 +99,8 @@ def _read(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
     rollout = replace(rollout, trainer_log_probs=tuple(np.split(trainer_bits.view("<f4"), ends)))
     if "reference_bits_from_trainer" not in line:
         return rollout
-    reference = unpack_integers(line["reference_bits_from_trainer"], sum(counts)) + trainer_bits
-    return replace(rollout, reference_log_probs=tuple(np.split(reference.view("<f4"), ends)))
+    reference_bits = unpack_integers(line["reference_bits_from_trainer"], sum(counts)) + trainer_bits
+    return replace(rollout, reference_log_probs=tuple(np.split(reference_bits.view("<f4"), ends)))
 
 
 def _check_lengths(line: Mapping[str, Any]) -> None:
@@ -119,26 +124,28 @@ def _check_lengths(line: Mapping[str, Any]) -> None:
 
 def _read_samples(line: Mapping[str, Any]) -> list[Sample]:
     lengths, stops, rewards = line["lengths"], line["stop_tokens"], line.get("rewards", {})
-    zeros = [0.0] * len(lengths)
     replies = line.get("judge_replies", [""] * len(lengths))
-    sums, advantages = (line["reward"], line["advantages"]) if rewards else (zeros, zeros)
+    sums = advantages = [0.0] * len(lengths)
+    if rewards:
+        sums, advantages = line["reward"], line["advantages"]
     tokens = np.split(unpack_integers(line["tokens"], sum(lengths)), np.cumsum(lengths)[:-1])
     # The stop token, after the completion's tokens, also has a log probability.
     with_stop = [length + (stop >= 0) for length, stop in zip(lengths, stops, strict=True)]
     log_probs = np.split(unpack_integers(line["sampler_log_probs"], sum(with_stop)), np.cumsum(with_stop)[:-1])
     episodes = _read_episodes(line, with_stop)
     return [Sample(
-        seed=line["seeds"][number], turns=episodes[number][0], done=episodes[number][1],
+        seed=line["seeds"][number], turns=turns, done=done,
         completion=Completion(
             tokens=tokens[number].tolist(), finish_reason="length" if stop < 0 else "stop",
             stop_token=None if stop < 0 else stop, log_probs=log_probs[number].view("<f4").tolist()),
         rewards={name: float(values[number]) for name, values in rewards.items()},
         reward=float(sums[number]), advantage=float(advantages[number]),
-        judge_reply=str(replies[number])) for number, stop in enumerate(stops)]
+        judge_reply=str(replies[number]))
+        for number, (stop, (turns, done)) in enumerate(zip(stops, episodes, strict=True))]
 
 
 def _read_episodes(line: Mapping[str, Any], with_stop: Sequence[int]) -> list[tuple[tuple[EpisodeTurn, ...], bool]]:
-    """Turns of each sample, and whether its environment ended it. Raises ``ValueError`` for other numbers of tokens."""
+    """Turns of each sample, and whether its environment ended it. ``with_stop``: tokens of each sample."""
     if "episodes" not in line:
         return [((), False)] * len(with_stop)
     values = line["episodes"]
@@ -150,7 +157,7 @@ def _read_episodes(line: Mapping[str, Any], with_stop: Sequence[int]) -> list[tu
         *(values[name] for name in EpisodeTurn._fields), strict=True)])
     episodes = [tuple(islice(turns, count)) for count in values["turns"]]
     for episode, count in zip(episodes, with_stop, strict=True):
-        counts = [number for turn in episode for number in turn[:2]]
+        counts = [number for turn in episode for number in (turn.written, turn.observed)]
         if any(type(number) is not int or number < 0 for number in counts) or sum(counts) != count:
             raise ValueError("turns with other tokens than their episode")
     if next(turns, None) is not None or not all(episodes):
@@ -166,7 +173,7 @@ def _finite(value: Any) -> float:
 
 def pack_integers(values: np.ndarray) -> str:
     """32-bit integers as text: grouped bytes, compressed, in base 85."""
-    # Bytes are grouped by significance: exponents and high bytes repeat, and compress.
+    # First the lowest byte of every number, then the second, and so on: high bytes repeat, and compress.
     planes = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 4).T)
     # Base 85 takes 5 characters for 4 bytes (base 64: 4 for 3), without JSON escapes.
     return base64.b85encode(zlib.compress(planes.tobytes(), 6)).decode("ascii")

@@ -137,12 +137,10 @@ def _for_transformers(attention: Attention) -> Callable[..., tuple[Tensor, None]
     def attend(module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, *,
                scaling: float, visible: AttentionMask, sliding_window: int | None = None, softcap: float | None = None,
                **others: Any) -> tuple[Tensor, None]:
-        del module, attention_mask, others
-        window = sliding_window or EVERYTHING
         distinct = visible.distinct
         if distinct is not None:
             query, key, value = (distinct.split(x) for x in (query, key, value))
-        mask = visible.mask(query.shape[2], window, query.device)
+        mask = visible.mask(query.shape[2], sliding_window or EVERYTHING, query.device)
         shape = query.shape
         if shape[2] == 1 and mask is not None:
             # One new token: query heads that share a key head become queries of that head, so no key is copied.

@@ -47,15 +47,15 @@ def numpy_dtype(dtype: torch.dtype) -> np.dtype[Any]:
 def write(path: Path, tensors: Mapping[str, Tensor], make: Callable[[str], Tensor] | None = None) -> None:
     """Gather the parts of tensors and write them one by one, by the first process; every process must call it.
 
-    ``make`` returns a tensor by its name; without it ``tensors`` are written.
+    ``make`` returns a whole tensor by its name, and ``tensors`` are then read for their formats and sizes only.
     """
     plan = {name: (numpy_dtype(x.dtype), tuple(x.shape)) for name, x in tensors.items()}
-    full_tensor = make or (lambda name: gathered(tensors[name]))
+    make_whole = make or (lambda name: gathered(tensors[name]))
     if not dist.is_initialized() or dist.get_rank() == 0:
-        write_tensors(path, plan, lambda name: to_numpy(full_tensor(name)))
+        write_tensors(path, plan, lambda name: to_numpy(make_whole(name)))
         return
     for name in plan:
-        full_tensor(name)
+        make_whole(name)  # the first process cannot gather alone
 
 
 def _weights_file(spec: TorchSpec) -> str:
@@ -94,12 +94,12 @@ def _write_slices(mesh: ProcessMesh, directory: Path, file: str, tensors: Mappin
     own = dict[str, Tensor]()
     for name, x in tensors.items():
         rows, part = own_rows(x), local(x)
-        if rows is None:
-            first_row, writes = 0, mesh.rank == 0
+        if rows is None:  # every process has the whole tensor
+            writes = mesh.rank == 0
         else:  # the first copy writes, except for empty parts
-            first_row, writes = rows.start, mesh.rank < mesh.fsdp and part.numel() > 0
+            writes = mesh.rank < mesh.fsdp and part.numel() > 0
         if writes:
-            start = [first_row, *[0] * (x.ndim - 1)]
+            start = [0 if rows is None else rows.start, *[0] * (x.ndim - 1)]
             own[slice_name(name, start, tuple(part.shape), tuple(x.shape))] = part
     write_shard(directory, file, (mesh.rank, mesh.processes),
                 {key: (numpy_dtype(x.dtype), tuple(x.shape)) for key, x in own.items()},

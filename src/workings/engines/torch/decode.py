@@ -1,6 +1,6 @@
 """Generation token by token, for a batch of rows whose prompts have been read into a cache.
 
-A card records the operations of one token as a CUDA graph and replays them, because launching them one by one takes
+A GPU records the operations of one token as a CUDA graph and replays them, because launching them one by one takes
 many times as long as computing them. Therefore everything that changes from token to token is in tensors that keep
 their addresses: cache, slot, position and number of the token.
 
@@ -21,42 +21,42 @@ from workings.engines.torch.spec import TorchSpec
 PickToken = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]
 """``(logits [B, V], number of the new token [1], row numbers [B]) -> [B]`` int64 tokens; a sampler also returns their
 log probabilities, float64."""
-ROOM = {"cpu": 64, "cuda": 512}
-"""New tokens that a cache first has room for, by device. The room doubles when it is full. A card records its graph
-again then; a CPU spends more on attention over empty slots than on making room."""
+FIRST_NEW_SLOTS = {"cpu": 64, "cuda": 512}
+"""Slots for new tokens that a cache has at first, by device. Their number doubles when all are full. A GPU records its
+graph again then; a CPU spends more on attention over empty slots than on adding slots."""
 SHRINK = {"cpu": 2, "cuda": 4}
-"""Rows that have ended are removed when at most one row in this many goes on. That copies the cache, and a card records
+"""Rows that have ended are removed when at most one row in this many goes on. That copies the cache, and a GPU records
 its graph again."""
 
 
 class FixedCache(DynamicCache):  # type: ignore[misc]  # transformers is not typed
-    """A cache with ``padded`` slots for prompts, then ``room`` for new tokens, in each of ``rows`` rows.
+    """A cache with ``padded`` slots for prompts, then ``new_slots`` for new tokens, in each of ``rows`` rows.
 
     Some prompts at a time are read into their rows, ``copies`` neighbouring rows each. Then each new token goes into
     one slot of all rows.
     """
 
-    def __init__(self, spec: TorchSpec, rows: int, padded: int, room: int, copies: int) -> None:
+    def __init__(self, spec: TorchSpec, rows: int, padded: int, new_slots: int, copies: int) -> None:
         super().__init__()
-        shape, self.copies, self.slots = spec.shape, copies, padded + room
+        shape, self.copies, self.slots = spec.shape, copies, padded + new_slots
         self.first_prompt: int | None = 0
         """Number of the first prompt that is read now; None when all have been read."""
         self.slot = torch.full((1,), padded, dtype=torch.int64, device=spec.device)
         """``[1]`` slot of the next token."""
         self.layers = []
-        # All are allocated before a prompt is read. Later, among activations, they would fragment a card's memory.
+        # All are allocated before a prompt is read. Later, among activations, they would fragment a GPU's memory.
         for layer in range(shape.layers):
             if not shape.shares_keys(layer):
                 size = (rows, shape.kv_heads_of(layer), self.slots, shape.head_dim_of(layer))
                 keys, values = (torch.zeros(size, dtype=spec.compute_dtype, device=spec.device) for _ in range(2))
                 self.layers.append(FixedLayer(self, keys, values))
 
-    def make_room(self, slots: int) -> None:
+    def extend(self, slots: int) -> None:
         """Give every layer this many slots; at most one tensor exists twice."""
         self.slots = slots
         for layer in self.layers:
-            layer.keys = with_room(layer.keys, slots)
-            layer.values = with_room(layer.values, slots)
+            layer.keys = extended(layer.keys, slots)
+            layer.values = extended(layer.values, slots)
             if self.slot.device.type == "cuda":
                 torch.cuda.empty_cache()  # nothing that comes fits into the memory of the former tensors
 
@@ -71,7 +71,6 @@ class FixedLayer:
 
     def update(self, key_states: Tensor, value_states: Tensor, *others: Any, **more: Any) -> tuple[Tensor, Tensor]:
         """Store new keys and values; returns those that attention reads: a prompt's own, or later all slots."""
-        del others, more
         first = self.cache.first_prompt
         if first is None:
             # In place and by a tensor, so that a recorded graph works for every slot.
@@ -92,9 +91,9 @@ class FixedLayer:
         return self.cache.slots
 
 
-def with_room(held: Tensor, room: int) -> Tensor:
-    """A copy whose third axis has ``room`` slots; empty ones are zero, because a weight of zero times NaN is NaN."""
-    wider = held.new_zeros((*held.shape[:2], room, *held.shape[3:]))
+def extended(held: Tensor, slots: int) -> Tensor:
+    """A copy whose third axis has ``slots`` slots; empty ones are zero, because a weight of zero times NaN is NaN."""
+    wider = held.new_zeros((*held.shape[:2], slots, *held.shape[3:]))
     wider[:, :, :held.shape[2]] = held
     return wider
 
@@ -152,12 +151,12 @@ class Decoder:
         self.slot += 1
         self.choose(hidden[:, -1])
 
-    def make_room(self, slots: int) -> None:
+    def extend(self, slots: int) -> None:
         """Give the cache this many slots."""
         self.graph = None  # it knows the old tensors' addresses
-        self.slot_positions, self.seen = (with_room(x[:, None], slots)[:, 0] for x in (self.slot_positions, self.seen))
+        self.slot_positions, self.seen = (extended(x[:, None], slots)[:, 0] for x in (self.slot_positions, self.seen))
         if isinstance(self.cache, FixedCache):
-            self.cache.make_room(slots)
+            self.cache.extend(slots)
 
     def keep_rows(self, index: Tensor) -> None:
         """Remove the other rows."""
@@ -174,8 +173,6 @@ class Decoder:
         until all have, because the processes gather the weights together.
         """
         self.choose(hidden)
-        del hidden
-        kind = self.spec.device.type
         for count in range(1, self.limit + 1):
             unfinished = len(self.rows) - int(self.finished.sum())
             if tell is not None and unfinished:
@@ -183,21 +180,21 @@ class Decoder:
             if count == self.limit or self.spec.mesh.total(unfinished, self.spec.device) == 0:
                 break
             kept = max(1, unfinished)
-            if kept <= len(self.rows) // SHRINK[kind] and self.spec.shape.verified:
+            if kept <= len(self.rows) // SHRINK[self.spec.device.type] and self.spec.shape.verified:
                 self.keep_rows(self.finished.int().argsort(stable=True)[:kept])
             self.grow(count)
             self.replay()
         return [self.spec.mesh.joined(values[:count].T).tolist() for values in self.picked]
 
     def grow(self, count: int) -> None:
-        """Make room for the token after ``count`` new ones, if there is none."""
+        """Extend the cache if it has no slot for the last of ``count`` new tokens."""
         if not isinstance(self.cache, FixedCache):
-            self.make_room(self.padded + count)
-        elif self.padded + count > self.cache.slots:
-            self.make_room(self.padded + min(2 * (count - 1), self.limit - 1))
+            self.extend(self.padded + count)
+        elif count > (new_slots := self.cache.slots - self.padded):
+            self.extend(self.padded + min(2 * new_slots, self.limit - 1))
 
     def replay(self) -> None:
-        """One more token of each row, on a card by a recorded graph of `advance`."""
+        """One more token of each row, on a GPU by a recorded graph of `advance`."""
         if self.graph is not None:
             self.graph.replay()
             return
@@ -205,12 +202,12 @@ class Decoder:
         self.advance()
         if can_replay(self.spec):
             self.graph = torch.cuda.CUDAGraph()
-            # Recording computes nothing. Other threads, such as one that reads the card's load, may go on.
+            # Recording computes nothing. Other threads, such as one that reads the GPU's load, may go on.
             with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
                 self.advance()
 
 
 def can_replay(spec: TorchSpec) -> bool:
-    """Whether a card can replay a token. Tables on the host, experts and other processes need the host within it."""
+    """Whether a GPU can replay a token. Tables on the host, experts and other processes need the host within it."""
     return (spec.device.type == "cuda" and spec.shape.verified and not spec.shape.has_state and not spec.shape.experts
             and not spec.table_on_host and spec.mesh.processes == 1)

@@ -31,7 +31,7 @@ class Device:
 
 
 def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
-    """The device for ``auto|cpu|gpu|cuda``; under ``torchrun`` each process takes the card of its local rank.
+    """The device for ``auto|cpu|gpu|cuda``; under ``torchrun`` each process takes the GPU of its local rank.
 
     ``auto`` means the CPU only if the machine shows no accelerator. ``present``: its accelerators by platform.
     Raises `DeviceError` if the device is absent, or PyTorch cannot use the hardware that is present.
@@ -47,7 +47,7 @@ def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
         reason = f"auto: {present['gpu']} is there"
     else:
         reason = "auto: this machine shows no accelerator"
-    # CUDA is not asked before this: it would take memory on a card that the run does not use.
+    # CUDA is not asked before this: it would take memory on a GPU that the run does not use.
     if asked == "cpu" or (asked == "auto" and not present):
         return Device(platform="cpu", device=torch.device("cpu"), reason=reason)
     card, cards = own_card(), torch.cuda.device_count()
@@ -60,24 +60,24 @@ def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
             raise DeviceError(f"this machine shows no GPU ({problem})", expected, "device=cpu")
         raise DeviceError(f"PyTorch cannot use {present['gpu']} of this machine ({problem})", expected,
                           f"{SETUP_CUDA}; or {ASK_FOR_CPU}")
-    # Libraries that name no card would use card 0 in every process.
+    # Libraries that name no GPU would use GPU 0 in every process.
     torch.cuda.set_device(card)
     return Device(platform="gpu", device=torch.device("cuda", card), reason=reason)
 
 
 def own_card() -> int:
-    """Number of this process's card: ``torchrun`` counts the processes of one machine from 0."""
+    """Number of this process's GPU: ``torchrun`` counts the processes of one machine from 0."""
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
 def cuda_problem() -> str:
-    """Why CUDA cannot be used here; empty if a kernel ran on this process's card."""
+    """Why CUDA cannot be used here; empty if a kernel ran on this process's GPU."""
     if torch.version.cuda is None and torch.version.hip is None:
         return f"torch {torch.__version__} is a build without CUDA"
     try:
         if not torch.cuda.is_available():
             return "torch.cuda.is_available() is false: no driver, or one too old for CUDA " + str(torch.version.cuda)
-        # A wheel built for other cards fails only at its first kernel.
+        # A wheel built for other GPUs fails only at its first kernel.
         if float(torch.ones(2, device=f"cuda:{own_card()}").sum()) != 2.0:
             return "the sum of two ones on the card is not 2"
     except RuntimeError as error:
@@ -137,7 +137,7 @@ def environment_files() -> Mapping[str, str]:
 
 
 def nvidia_smi() -> str:
-    """What `nvidia-smi` prints about every card, or ``absent:`` and the reason."""
+    """What `nvidia-smi` prints about every GPU, or ``absent:`` and the reason."""
     command = ["nvidia-smi", f"--query-gpu={','.join(QUERY)}", "--format=csv"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -20,15 +20,15 @@ class SharedGradient:
     """Passes the head's gradient from the loss to the embedding, whose backward comes later."""
 
     def __init__(self) -> None:
-        self._left: Tensor | None = None
+        self._gradient: Tensor | None = None
 
     def leave(self, gradient: Tensor) -> None:
         """Hand over the head's gradient ``[V, D]``."""
-        self._left = gradient
+        self._gradient = gradient
 
     def take(self, like: Tensor) -> Tensor:
-        """The head's gradient; zeros if there was no loss."""
-        gradient, self._left = self._left, None
+        """The head's gradient, which is then no longer held here; zeros if there was no loss."""
+        gradient, self._gradient = self._gradient, None
         return torch.zeros_like(like) if gradient is None else gradient
 
 
@@ -56,7 +56,7 @@ def _times_scale(embedding: nn.Module, rows: Tensor) -> Tensor:
 
 @cache
 def _rounded(number: float, dtype: torch.dtype) -> float:
-    """A number as a format stores it, on the host: a tensor would have to be copied to the card."""
+    """A number as a format stores it, on the host: a tensor would have to be copied to the GPU."""
     with unset_fake_temporarily():
         return torch.tensor(number, dtype=dtype).item()
 
@@ -76,13 +76,16 @@ class _SharedLookup(torch.autograd.Function):
 
 
 def add_rows(gradient_VD: Tensor, tokens: Tensor, rows_TD: Tensor) -> Tensor:
-    """Add row t to ``gradient[tokens[t]]`` in place. Rows of one token are summed first, in the order of the batch."""
+    """Add row t to ``gradient[tokens[t]]`` in place. Rows of one token are summed first, in the order of the batch.
+
+    For tokens 7 3 7 and rows a b c: ``sorted_tokens`` 3 7 7, ``index`` 0 1 1, ``sums`` b a+c 0, ``target`` 3 7 0.
+    """
     order = torch.argsort(tokens, stable=True)
     sorted_tokens = tokens[order]
     is_new = torch.ones_like(sorted_tokens)
     is_new[1:] = (sorted_tokens[1:] != sorted_tokens[:-1]).to(is_new.dtype)
     index = torch.cumsum(is_new, 0) - 1
-    # Room for a sum per row: to count the different tokens the host would have to wait for the device.
+    # As many sums as rows: to count the different tokens the host would have to wait for the device.
     sums = torch.ops.aten.embedding_dense_backward(rows_TD[order], index, tokens.shape[0], -1, False)
     # The sums beyond the different tokens are zeros, and are added to row 0.
     target = torch.zeros_like(tokens).scatter_(0, index, sorted_tokens)
@@ -96,7 +99,7 @@ class FixedTable(nn.Embedding):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
         """``[..., D]`` on the device of the tokens."""
-        # The host waits for the tokens of a card, once before the first layer.
+        # The host waits for the tokens of a GPU, once before the first layer.
         tokens = input.reshape(-1).to(self.weight.device)
         if input.is_cuda and not self.weight.is_cuda:
             # The host does not wait for a copy from pinned memory.
@@ -109,7 +112,6 @@ class FixedTable(nn.Embedding):
 
     def _apply(self, fn: Any, recurse: bool = True) -> "FixedTable":
         """Leave the table where it is when the model is moved."""
-        del fn, recurse
         return self
 
 

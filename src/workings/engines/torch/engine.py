@@ -110,13 +110,13 @@ class TorchEngine(TorchPlanning):
         base.require_signals(self.request.objective, batch)
         parts = self._parts(batch)
         objective = self.request.objective
-        rows = [each for _, part in parts for each in step.to_rows(self.spec, part, objective.signals)]
-        numbers, log_probs = step.run_step(self.spec, state, rows, batch.divisor, learning_rate)
-        at_positions = self._at_positions(batch, parts, rows, log_probs) if log_probs else None
+        micro_batches = [rows for _, part in parts for rows in step.to_rows(self.spec, part, objective.signals)]
+        numbers, log_probs = step.run_step(self.spec, state, micro_batches, batch.divisor, learning_rate)
+        at_positions = self._at_positions(batch, parts, micro_batches, log_probs) if log_probs else None
         return state, base.StepResult.of(numbers.tolist(), objective.metrics, at_positions)
 
     def _parts(self, batch: Batch) -> list[Part]:
-        """The micro batches that are computed."""
+        """The batch as it is computed: grouped by length, or as it is."""
         return parts_by_length(batch) if self.spec.group_by_length else one_part(batch)
 
     @torch.no_grad()
@@ -139,26 +139,26 @@ class TorchEngine(TorchPlanning):
     def _at_positions(self, batch: Batch, parts: list[Part], micro_batches: list[Rows], values: list[torch.Tensor],
                       *size: int) -> np.ndarray:
         """``[A, B, S, *size]``: values ``[N, *size]`` of each micro batch at supervised positions; 0 at others."""
-        first, count, length = batch.tokens.shape
-        merged = torch.zeros(first * count, length, *size)
-        row_numbers = [each for numbers, part in parts for each in numbers.reshape(part.tokens.shape[:2])]
-        for numbers, rows, value in zip(row_numbers, micro_batches, values, strict=True):
+        accumulation, row_count, length = batch.tokens.shape
+        merged = torch.zeros(accumulation * row_count, length, *size)
+        numbers_of_each = [each for numbers, part in parts for each in numbers.reshape(part.tokens.shape[:2])]
+        for numbers, rows, value in zip(numbers_of_each, micro_batches, values, strict=True):
             # Each process fills its own rows, and the sum over processes combines them.
             own = torch.zeros(*rows.tokens.shape, *size)
             own.view(-1, *size)[rows.index.cpu()] = value.cpu()
             merged[numbers[self.spec.mesh.rows(len(numbers))], :own.shape[1]] = own
-        return self.spec.mesh.sum(merged.view(first, count, length, *size).to(self.device.device)).cpu().numpy()
+        return self.spec.mesh.sum(merged.view(*batch.tokens.shape, *size).to(self.device.device)).cpu().numpy()
 
     @torch.no_grad()
     def most_likely(self, state: State, batch: Batch, count: int, below: int) -> tuple[np.ndarray, np.ndarray]:
         """``[A, B, S, K]`` most likely tokens of each supervised position, and their log probabilities."""
-        micro_batches = step.to_rows(self.spec, batch)
+        parts, micro_batches = one_part(batch), step.to_rows(self.spec, batch)
         tokens, log_probs = [], []
         for rows in micro_batches:
-            found = state.run(partial(step.micro_batch_most_likely, self.spec, rows=rows, count=count, below=below))
-            tokens.append(found[0].float())  # float32 holds every id exactly
-            log_probs.append(found[1])
-        parts = one_part(batch)
+            ids, their_log_probs = state.run(
+                partial(step.micro_batch_most_likely, self.spec, rows=rows, count=count, below=below))
+            tokens.append(ids.float())  # float32 holds every id exactly
+            log_probs.append(their_log_probs)
         return (self._at_positions(batch, parts, micro_batches, tokens, count).astype(np.int32),
                 self._at_positions(batch, parts, micro_batches, log_probs, count))
 

@@ -22,7 +22,7 @@ from transformers import DynamicCache, PreTrainedModel
 from workings.engines.base import Completion
 from workings.engines.prefill import MAX_PROMPTS, keeps_gathered_layers, prompts_at_a_time
 from workings.engines.torch.attention import AttentionMask
-from workings.engines.torch.decode import ROOM, Decoder, FixedCache, PickToken
+from workings.engines.torch.decode import FIRST_NEW_SLOTS, Decoder, FixedCache, PickToken
 from workings.engines.torch.linear_attention import empty_cache, join_caches
 from workings.engines.torch.model import caching, hidden_states
 from workings.engines.torch.sharding import layers_stay_gathered
@@ -35,7 +35,6 @@ WHOLE = 2.0**62
 
 def greedy(logits: Tensor, count: Tensor, rows: Tensor) -> tuple[Tensor]:
     """The likeliest token."""
-    del count, rows
     return (logits.argmax(-1),)
 
 
@@ -48,7 +47,7 @@ def uniform_numbers(seeds: Sequence[int], count: int, device: torch.device) -> T
 def sampled(temperature: float, uniform: Tensor) -> PickToken:
     """Sampling by inverse transform: the first token whose cumulative probability exceeds the row's uniform number.
 
-    ``uniform`` is from `uniform_numbers`, for every token that may be generated.
+    ``uniform`` is from `uniform_numbers`, for every token that may be generated. 0.6 takes token 1 of 0.5, 0.3, 0.2.
     """
     def pick(logits: Tensor, count: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         # In float32 the errors of the sums would be larger than the probabilities of rare tokens.
@@ -78,6 +77,7 @@ def batch_indices(prompts: Sequence[Sequence[int]], copies: int = 1, processes: 
     groups = [list(equal) for _, equal in groupby(indices, key=length)] if same_length else [indices]
     rows = MAX_PROMPTS // copies * copies * processes
     batches = [group[start:start + rows] for group in groups for start in range(0, len(group), rows)]
+    # Repeated as often as prompts are missing: -3 % 2 = 1 of 3 prompts for 2 processes.
     return [batch + batch[-copies:] * (-(len(batch) // copies) % processes) for batch in batches]
 
 
@@ -112,20 +112,20 @@ def complete(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence
     tokens = torch.tensor([[*prompt, *[0] * (padded - len(prompt))] for prompt in own], device=spec.device)
     with caching(model):
         # The last token is never read, so it needs no slot.
-        room = min(ROOM[spec.device.type], max_new_tokens - 1)
-        last, cache = prefill_prompts(spec, model, tokens, lengths, copies=copies, room=room)
+        new_slots = min(FIRST_NEW_SLOTS[spec.device.type], max_new_tokens - 1)
+        last, cache = prefill_prompts(spec, model, tokens, lengths, copies=copies, new_slots=new_slots)
         decoder = Decoder(spec, model, cache, lengths, padded=padded, limit=max_new_tokens, stop_ids=stop_ids,
                           pick=pick)
         generated = decoder.run(last, tell)
     return [Completion.of(row[0], stop_ids, *row[1:]) for row in zip(*generated, strict=True)]
 
 
-def prefill_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tensor, *, room: int,
+def prefill_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tensor, *, new_slots: int,
                     copies: int = 1) -> tuple[Tensor, DynamicCache]:
     """``[B, D]`` hidden state of each prompt's last token, and the cache of all rows; equal prompts are read once.
 
-    ``tokens`` ``[B, P]`` are padded on the right, and ``copies`` equal prompts are next to each other. ``room``: slots
-    of a `FixedCache` for new tokens.
+    ``tokens`` ``[B, P]`` are padded on the right, and ``copies`` equal prompts are next to each other. ``new_slots``
+    are those of a `FixedCache` for new tokens.
     """
     tokens, lengths = tokens[::copies], lengths[::copies]
     most = prompts_at_a_time(spec.shape, tokens.shape[1], spec.compute_dtype.itemsize)
@@ -135,7 +135,7 @@ def prefill_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, len
     last: list[Tensor] = []
     cache: DynamicCache
     if spec.shape.verified and not spec.shape.has_state:
-        cache = FixedCache(spec, len(tokens) * copies, tokens.shape[1], room, copies)
+        cache = FixedCache(spec, len(tokens) * copies, tokens.shape[1], new_slots, copies)
         for number, part in enumerate(parts):
             cache.first_prompt = number * most
             last.append(read_prompts(spec, model, *part, cache))

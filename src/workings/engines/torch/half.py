@@ -1,4 +1,4 @@
-"""Products of float16 matrices that are added up in float32, for cards whose matrix units know no bfloat16.
+"""Products of float16 matrices that are added up in float32, for GPUs whose matrix units know no bfloat16.
 
 Only the factors of a product are rounded to float16; all else stays float32. Float16 reaches from 6e-8 to 65,504. A
 factor is first divided by a power of two that brings its largest element to the upper end of this range, and the

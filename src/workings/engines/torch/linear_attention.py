@@ -71,12 +71,19 @@ def delta_rule(query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tenso
                **others: Any) -> tuple[Tensor, Tensor | None]:
     """The gated delta rule (Yang et al., 2024, https://arxiv.org/abs/2412.06464) in float32, in place of transformers'.
 
-    A token writes its value less the value that the decayed state already returns for its key. Within a chunk what a
-    token writes depends on the tokens before it: a triangular system (section 3.3 of the paper), which is solved at
-    once. transformers goes through the positions of a chunk one by one, in sixty times as many operations.
+    For each token in turn, with a state ``[K, V]``:
+
+        decayed = exp(g) * state
+        written = beta * (value - key @ decayed)  # what the state already returns for the key is subtracted
+        state = decayed + outer(key, written)
+        output = query @ state / sqrt(K)
+
+    Within a chunk what a token writes depends on the tokens before it: a triangular system (section 3.3 of the paper),
+    which is solved at once. transformers goes through the positions of a chunk one by one, in sixty times as many
+    operations.
 
     Args:
-        query, key: ``[B, S, H, K]``, brought to length one here.
+        query, key: ``[B, S, H, K]`` vectors, divided by their lengths here.
         value: ``[B, S, H, V]``.
         g: ``[B, S, H]`` logarithms of decay.
         beta: ``[B, S, H]`` share of its value that each token writes.
@@ -84,7 +91,6 @@ def delta_rule(query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tenso
         output_final_state: whether the state after the last token comes back.
         others: arguments for transformers' kernels, not used.
     """
-    del others
     length = query.shape[1]
     q, k, v, g, beta = (_chunks(x) for x in (_unit(query), _unit(key), value, g, beta))
     # Sums of logarithms: a product of decays over a chunk could underflow.
@@ -95,24 +101,24 @@ def delta_rule(query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tenso
     right_side = torch.cat([v * beta[..., None], weighted_k * decay.exp()[..., None]], -1)
     solved = torch.linalg.solve_triangular(((weighted_k @ k.mT) * decay_between).tril(-1), right_side, upper=False,
                                            unitriangular=True)
-    # What each token writes if the state before the chunk is zero, and the keys by which that state lessens it.
+    # What each token writes if the state before the chunk is zero, and the key whose value there is subtracted else.
     written_alone, state_keys = solved.split([v.shape[-1], k.shape[-1]], -1)
     q = q * q.shape[-1] ** -0.5
     scores_inside, q_before = (q @ k.mT) * decay_between, q * decay.exp()[..., None]
-    end = decay[..., -1:]
-    k_at_end = (k * (end - decay).exp()[..., None]).mT
+    whole_decay = decay[..., -1:]
+    k_at_end = (k * (whole_decay - decay).exp()[..., None]).mT
     state = q.new_zeros((*q.shape[:2], k.shape[-1], v.shape[-1])) if initial_state is None else initial_state.float()
     out = []
-    for i in range(q.shape[2]):
-        written = written_alone[:, :, i] - state_keys[:, :, i] @ state
-        out.append(q_before[:, :, i] @ state + scores_inside[:, :, i] @ written)
-        state = state * end[:, :, i, :, None].exp() + k_at_end[:, :, i] @ written
+    for chunk in range(q.shape[2]):
+        written = written_alone[:, :, chunk] - state_keys[:, :, chunk] @ state
+        out.append(q_before[:, :, chunk] @ state + scores_inside[:, :, chunk] @ written)
+        state = state * whole_decay[:, :, chunk, :, None].exp() + k_at_end[:, :, chunk] @ written
     rows = torch.stack(out, 2).flatten(2, 3)[:, :, :length]
     return rows.transpose(1, 2).contiguous().to(query.dtype), state if output_final_state else None
 
 
 def _unit(x: Tensor) -> Tensor:
-    """Vectors of length one; vectors of zeros stay zero. The constant is transformers'."""
+    """Vectors divided by their lengths; vectors of zeros stay zero. The constant is transformers'."""
     return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6)
 
 

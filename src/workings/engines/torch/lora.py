@@ -65,9 +65,13 @@ def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
     if method.name == "qlora":
         quantized = {name.rpartition(".")[2] for name in family_of(spec.shape).projections}
         for name, module in list(model.named_modules()):
-            # A projection with an adapter is the `base_layer` of peft's wrapper.
-            if type(module) is nn.Linear and name.removesuffix(".base_layer").rpartition(".")[2] in quantized:
+            if type(module) is nn.Linear and _without_wrapper(name).rpartition(".")[2] in quantized:
                 to_four_bits(module, spec.parameter_dtype)
+
+
+def _without_wrapper(name: str) -> str:
+    """``layers.0.q_proj.weight`` for ``layers.0.q_proj.base_layer.weight``, the same projection in peft's wrapper."""
+    return name.replace(".base_layer", "")
 
 
 def lora_layers(model: nn.Module) -> dict[str, Any]:
@@ -137,10 +141,10 @@ def base_weights(model: nn.Module) -> dict[str, "Tensor | FourBitLinear"]:
     Gemma 4's layer scalars are included: buffers in transformers, but tensors in the model's files.
     """
     tensors: dict[str, Tensor | FourBitLinear] = {
-        name.replace(".base_layer", ""): param for name, param in model.named_parameters() if "lora_" not in name}
+        _without_wrapper(name): param for name, param in model.named_parameters() if "lora_" not in name}
     for name, module in model.named_modules():
         if isinstance(module, FourBitLinear):
-            tensors[f"{name.replace('.base_layer', '')}.weight"] = module
+            tensors[f"{_without_wrapper(name)}.weight"] = module
     return tensors | {name: x for name, x in model.named_buffers() if name.rpartition(".")[2] == LAYER_SCALAR}
 
 
@@ -171,8 +175,8 @@ def merged(spec: TorchSpec, stored: "Tensor | FourBitLinear", layer: Any) -> Ten
     weight = stored.full(spec.parameter_dtype) if isinstance(stored, FourBitLinear) else gathered(stored)
     if layer is None:
         return weight
-    a, b = gathered(layer.lora_A["default"].weight), gathered(layer.lora_B["default"].weight)
-    delta = b @ a * layer.scaling["default"]
+    a_RI, b_OR = gathered(layer.lora_A["default"].weight), gathered(layer.lora_B["default"].weight)
+    delta = b_OR @ a_RI * layer.scaling["default"]
     if isinstance(layer.get_base_layer(), Conv1D):  # stored [in, out] in some unverified classes
         delta = delta.T
     return (weight.float() + delta).to(weight.dtype)

@@ -15,7 +15,6 @@ Shape suffixes: T positions, D width, V vocabulary, C positions or vocabulary en
 position.
 """
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -31,14 +30,14 @@ ALIGNED = 128
 """The width of a slice of the vocabulary is a multiple of this."""
 
 
-def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, *, chunk: int,
+def linear_cross_entropy(hidden: Tensor, head: Tensor, targets: Tensor, weights: Tensor, *, chunk: int,
                          soft_cap: float, kernel: bool = False, shared: SharedGradient | None = None,
                          products: torch.dtype | None = None) -> Tensor:
     """Sum of ``weights * negative log likelihood`` in nats, a float32 scalar.
 
     Args:
         hidden: ``[..., D]`` in the format of the arithmetic.
-        weight: ``[V, D]`` in the format of storage; converted block by block where it differs.
+        head: ``[V, D]`` in the format of storage; converted block by block where it differs.
         targets: ``[...]`` token ids, or ``[..., K]``; not read where the weight is zero.
         weights: of the same shape, float32. For a mean, divide these: bf16 gradients that are scaled afterwards are
             rounded twice.
@@ -50,7 +49,7 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, weight
     """
     flat = hidden.reshape(-1, hidden.shape[-1])
     index = _by_position(hidden, targets)
-    loss: Tensor = _LinearCrossEntropy.apply(flat, weight, index, weights.reshape(index.shape).float(),
+    loss: Tensor = _LinearCrossEntropy.apply(flat, head, index, weights.reshape(index.shape).float(),
                                              chunk or flat.shape[0], soft_cap, kernel, shared, products or flat.dtype)
     return loss
 
@@ -61,52 +60,53 @@ def _by_position(hidden: Tensor, targets: Tensor) -> Tensor:
     return targets.reshape(-1, count).long()
 
 
-def goes_over_positions(hidden: Tensor, weight: Tensor, kernel: bool = False) -> bool:
+def goes_over_positions(hidden: Tensor, head: Tensor, kernel: bool = False) -> bool:
     """Whether the loss goes over positions: the head's gradient is float32 or not needed."""
-    if hidden.dtype != weight.dtype:
+    if hidden.dtype != head.dtype:
         # The kernel takes a head that was converted whole.
-        return kernel and hidden.dtype == torch.bfloat16 and weight.dtype == torch.float32
-    return weight.dtype == torch.float32 or not weight.requires_grad
+        return kernel and hidden.dtype == torch.bfloat16 and head.dtype == torch.float32
+    return head.dtype == torch.float32 or not head.requires_grad
 
 
 @torch.no_grad()
-def linear_log_probs(hidden: Tensor, weight: Tensor, targets: Tensor, *, chunk: int, soft_cap: float,
+def linear_log_probs(hidden: Tensor, head: Tensor, targets: Tensor, *, chunk: int, soft_cap: float,
                      kernel: bool = False) -> Tensor:
     """Float32 log probabilities of the targets, in their shape. Arguments as in `linear_cross_entropy`."""
     flat = hidden.reshape(-1, hidden.shape[-1])
     index = _by_position(hidden, targets)
     with region(REGION):
         # Without a gradient nothing is added up, so the head is sliced only if it must be converted.
-        if hidden.dtype == weight.dtype or goes_over_positions(hidden, weight, kernel):
-            size, head = max(1, chunk or flat.shape[0]), weight.to(hidden.dtype)
+        if hidden.dtype == head.dtype or goes_over_positions(hidden, head, kernel):
+            size, used_head = max(1, chunk or flat.shape[0]), head.to(hidden.dtype)
             block = _block_by_kernel if kernel else _block
             log_probs = flat.new_zeros(index.shape, dtype=torch.float32)
             for start in range(0, flat.shape[0], size):
                 rows = slice(start, start + size)
                 no_weights = torch.zeros(index[rows].shape, device=flat.device)
-                log_probs[rows] = block(flat[rows], head, index[rows], no_weights, soft_cap, False)[0]
+                # No name for the second result, which would keep a block of logits alive.
+                log_probs[rows] = block(flat[rows], used_head, index[rows], no_weights, soft_cap, False)[0]
         else:
-            width = _slice_width(flat, weight, chunk or flat.shape[0])
-            log_z, target_logits = _normalizer_by_vocabulary(flat, weight, index, width, soft_cap)
+            width = _slice_width(flat, head, chunk or flat.shape[0])
+            log_z, target_logits = _normalizer_by_vocabulary(flat, head, index, width, soft_cap)
             log_probs = target_logits - log_z[:, None]
     return log_probs.view(targets.shape)
 
 
 @torch.no_grad()
-def linear_most_likely(hidden: Tensor, weight: Tensor, count: int, below: int, *, chunk: int,
+def linear_most_likely(hidden: Tensor, head: Tensor, count: int, below: int, *, chunk: int,
                        soft_cap: float) -> tuple[Tensor, Tensor]:
     """The most likely tokens with ids below ``below``, and their log probabilities among all tokens.
 
     ``[T, count]`` int64 in descending order, and float32, for hidden states ``[T, D]``; arguments as in
     `linear_cross_entropy`.
     """
-    positions, width = hidden.shape[0], _slice_width(hidden, weight, chunk or max(1, hidden.shape[0]))
+    positions, width = hidden.shape[0], _slice_width(hidden, head, chunk or max(1, hidden.shape[0]))
     log_z = torch.full((positions,), -torch.inf, dtype=torch.float32, device=hidden.device)
     best = torch.empty((positions, 0), dtype=torch.float32, device=hidden.device)
     tokens = torch.empty((positions, 0), dtype=torch.int64, device=hidden.device)
     with region(REGION):
-        for start in range(0, weight.shape[0], width):
-            logits = _logits(hidden, weight[start:start + width].to(hidden.dtype), soft_cap)
+        for start in range(0, head.shape[0], width):
+            logits = _logits(hidden, head[start:start + width].to(hidden.dtype), soft_cap)
             # Tokens with ids from `below` on count in the normalizer, but cannot be chosen.
             eligible = logits[:, :max(0, below - start)]
             largest, index = eligible.topk(min(count, eligible.shape[1]))
@@ -122,52 +122,55 @@ class _LinearCrossEntropy(torch.autograd.Function):
     """The loss and both its gradients, all in forward; backward only scales the gradients."""
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int,
+    def forward(ctx: Any, hidden: Tensor, head: Tensor, targets: Tensor, weights: Tensor, chunk: int,
                 soft_cap: float, kernel: bool, shared: SharedGradient | None, products: torch.dtype) -> Tensor:
         hidden = hidden.detach().to(products)
-        over_positions = goes_over_positions(hidden, weight, kernel)
-        compute = partial(_over_positions, kernel=kernel) if over_positions else _over_vocabulary
         chunk = max(1, min(chunk, hidden.shape[0]))
-        needs_gradient = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
-        ctx.shared = shared
+        ctx.shared, needed = shared, ctx.needs_input_grad[:2]
         with region(REGION):
-            loss, ctx.d_hidden, ctx.d_weight = compute(hidden, weight.detach(), targets, weights, chunk, soft_cap,
-                                                       needs_gradient)
+            if goes_over_positions(hidden, head, kernel):
+                loss, ctx.d_hidden, ctx.d_head = _over_positions(
+                    hidden, head.detach(), targets, weights, chunk, soft_cap, needed, kernel)
+            else:
+                loss, ctx.d_hidden, ctx.d_head = _over_vocabulary(
+                    hidden, head.detach(), targets, weights, chunk, soft_cap, needed)
         return loss
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         # The context keeps no reference: autograd may then add other gradients to these in place.
-        d_hidden, d_weight = ctx.d_hidden, ctx.d_weight
-        ctx.d_hidden = ctx.d_weight = None
+        d_hidden, d_head = ctx.d_hidden, ctx.d_head
+        ctx.d_hidden = ctx.d_head = None
         if d_hidden is not None:
             d_hidden.mul_(outer[0])
-        if d_weight is not None:
-            d_weight.mul_(outer[0])
+        if d_head is not None:
+            d_head.mul_(outer[0])
             if ctx.shared is not None:
-                ctx.shared.leave(d_weight)
-                d_weight = None
-        return d_hidden, d_weight, *[None] * 7
+                ctx.shared.leave(d_head)
+                d_head = None
+        return d_hidden, d_head, *[None] * 7  # the other arguments have no gradient
 
 
-def _over_positions(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int, soft_cap: float,
-                    needs_gradient: tuple[bool, bool], kernel: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
+def _over_positions(hidden: Tensor, head: Tensor, targets: Tensor, weights: Tensor, chunk: int, soft_cap: float,
+                    needed: tuple[bool, bool], kernel: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The loss, and its derivatives by ``hidden`` and ``head`` where ``needed``; ``chunk`` positions at a time."""
+    needs_d_hidden, needs_d_head = needed
     loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
-    d_hidden = torch.empty_like(hidden) if needs_gradient[0] else None
-    d_weight = _gradient_of(weight) if needs_gradient[1] else None
-    block, head = _block_by_kernel if kernel else _block, weight.to(hidden.dtype)
+    d_hidden = torch.empty_like(hidden) if needs_d_hidden else None
+    d_head = _gradient_of(head) if needs_d_head else None
+    block, used_head = _block_by_kernel if kernel else _block, head.to(hidden.dtype)
     for start in range(0, hidden.shape[0], chunk):
         rows = slice(start, start + chunk)
-        log_probs, d_logits = block(hidden[rows], head, targets[rows], weights[rows], soft_cap, any(needs_gradient))
+        log_probs, d_logits = block(hidden[rows], used_head, targets[rows], weights[rows], soft_cap, any(needed))
         loss -= (log_probs * weights[rows]).sum()
         if d_hidden is not None:
-            torch.mm(d_logits, head, out=d_hidden[rows])
-        if d_weight is not None and weight.dtype != hidden.dtype:
-            add_product_(d_weight, d_logits, hidden[rows])
-        elif d_weight is not None:
-            d_weight.addmm_(d_logits.t(), hidden[rows])
+            torch.mm(d_logits, used_head, out=d_hidden[rows])
+        if d_head is not None and head.dtype != hidden.dtype:
+            add_product_(d_head, d_logits, hidden[rows])
+        elif d_head is not None:
+            d_head.addmm_(d_logits.t(), hidden[rows])
         del d_logits
-    return loss, d_hidden, d_weight
+    return loss, d_hidden, d_head
 
 
 def _block(hidden: Tensor, head: Tensor, targets: Tensor, weights: Tensor, soft_cap: float,
@@ -192,20 +195,23 @@ def _block(hidden: Tensor, head: Tensor, targets: Tensor, weights: Tensor, soft_
 
 def _block_by_kernel(hidden: Tensor, head: Tensor, targets: Tensor, weights: Tensor, soft_cap: float,
                      gradient: bool) -> tuple[Tensor, Tensor]:
-    """`_block` by the Triton kernel, which overwrites the logits with their gradient."""
+    """`_block` by the Triton kernel."""
     logits = torch.mm(hidden, head.t())
     target_logits = logits.gather(1, targets).float()
     if soft_cap:
         target_logits.div_(soft_cap).tanh_().mul_(soft_cap)
-    return target_logits - block_loss_(logits, targets, weights, soft_cap, gradient)[:, None], logits
+    log_z = block_loss_(logits, targets, weights, soft_cap, gradient)  # overwrites the logits with their gradient
+    return target_logits - log_z[:, None], logits
 
 
-def _over_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int, soft_cap: float,
-                     needs_gradient: tuple[bool, bool]) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    vocabulary, width = weight.shape[0], _slice_width(hidden, weight, chunk)
-    log_z, target_logits = _normalizer_by_vocabulary(hidden, weight, targets, width, soft_cap)
+def _over_vocabulary(hidden: Tensor, head: Tensor, targets: Tensor, weights: Tensor, chunk: int, soft_cap: float,
+                     needed: tuple[bool, bool]) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The loss and the derivatives of `_over_positions`; a slice of the vocabulary at a time."""
+    needs_d_hidden, needs_d_head = needed
+    vocabulary, width = head.shape[0], _slice_width(hidden, head, chunk)
+    log_z, target_logits = _normalizer_by_vocabulary(hidden, head, targets, width, soft_cap)
     loss = ((log_z[:, None] - target_logits) * weights).sum()
-    if not any(needs_gradient):
+    if not any(needed):
         return loss, None, None
     half = hidden.dtype == torch.float16
     product = multiply if half else torch.mm
@@ -213,10 +219,10 @@ def _over_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, weights: T
     power = power_above(weights.abs().sum(-1)) if half else 1.0
     weights = weights / power
     # Every slice adds to all positions: a float32 sum is rounded once, at the end.
-    d_hidden = torch.zeros_like(hidden, dtype=torch.float32) if needs_gradient[0] else None
-    d_weight = _gradient_of(weight) if needs_gradient[1] else None
+    d_hidden = torch.zeros_like(hidden, dtype=torch.float32) if needs_d_hidden else None
+    d_head = _gradient_of(head) if needs_d_head else None
     for start in range(0, vocabulary, width):
-        part = weight[start:start + width].to(hidden.dtype)
+        part = head[start:start + width].to(hidden.dtype)
         logits = _logits(hidden, part, soft_cap)
         in_slice, index = _index_in_slice(targets, start, logits.shape[1])
         slope = _cap_slope(logits, soft_cap)
@@ -228,32 +234,32 @@ def _over_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, weights: T
         del logits, slope
         if d_hidden is not None:
             d_hidden += product(d_logits, part)
-        if d_weight is not None and weight.dtype != hidden.dtype:
-            d_weight[start:start + width] = product(d_logits.t(), hidden) * power
-        elif d_weight is not None:
-            torch.mm(d_logits.t(), hidden, out=d_weight[start:start + width])
+        if d_head is not None and head.dtype != hidden.dtype:
+            d_head[start:start + width] = product(d_logits.t(), hidden) * power
+        elif d_head is not None:
+            torch.mm(d_logits.t(), hidden, out=d_head[start:start + width])
         del d_logits, part
     if d_hidden is not None:
         d_hidden = d_hidden.mul_(power) if half else d_hidden.to(hidden.dtype)
-    return loss, d_hidden, d_weight
+    return loss, d_hidden, d_head
 
 
-def _slice_width(hidden: Tensor, weight: Tensor, chunk: int) -> int:
+def _slice_width(hidden: Tensor, head: Tensor, chunk: int) -> int:
     """Vocabulary entries of a slice that takes as much memory as the logits of ``chunk`` positions."""
-    # A converted slice of the head and its gradient count as well.
-    converted = 2 * weight.shape[1] if weight.dtype != hidden.dtype else 0
-    width = weight.shape[0] * chunk // max(1, hidden.shape[0] + converted)
+    # For 512 of 2048 positions it has 64,000 of 256,000 entries. A converted slice and its gradient count as well.
+    converted = 2 * head.shape[1] if head.dtype != hidden.dtype else 0
+    width = head.shape[0] * chunk // max(1, hidden.shape[0] + converted)
     # Matrix units read rows aligned to 16 bytes; others take up to three times as long on an H200.
     return max(1, width // ALIGNED * ALIGNED or width)
 
 
-def _normalizer_by_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, width: int,
+def _normalizer_by_vocabulary(hidden: Tensor, head: Tensor, targets: Tensor, width: int,
                               soft_cap: float) -> tuple[Tensor, Tensor]:
     """``[T]`` log of the sum of exponentials and ``[T, K]`` logits of the targets, slice by slice of the vocabulary."""
     log_z = torch.full((hidden.shape[0],), -torch.inf, dtype=torch.float32, device=hidden.device)
     target_logits = torch.zeros(targets.shape, dtype=torch.float32, device=hidden.device)
-    for start in range(0, weight.shape[0], width):
-        logits = _logits(hidden, weight[start:start + width].to(hidden.dtype), soft_cap)
+    for start in range(0, head.shape[0], width):
+        logits = _logits(hidden, head[start:start + width].to(hidden.dtype), soft_cap)
         in_slice, index = _index_in_slice(targets, start, logits.shape[1])
         target_logits += logits.gather(1, index) * in_slice
         log_z = torch.logaddexp(log_z, _normalizer_(logits))
@@ -261,9 +267,9 @@ def _normalizer_by_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, w
     return log_z, target_logits
 
 
-def _gradient_of(weight: Tensor) -> Tensor:
+def _gradient_of(head: Tensor) -> Tensor:
     with region("gradients"):
-        return torch.zeros_like(weight)
+        return torch.zeros_like(head)
 
 
 def _logits(hidden_TD: Tensor, part_CD: Tensor, soft_cap: float) -> Tensor:

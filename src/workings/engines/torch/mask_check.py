@@ -5,7 +5,7 @@
 - `check_masks`, with weights, on one short row: whether a position sees a later one or another segment, and whether
   transformers' own attention, and generation with a cache, give the same numbers.
 
-These checks are no proof (`unverified_sentence`).
+These checks are no proof.
 
 Shape suffixes: B rows, S positions, D width, V vocabulary.
 """
@@ -37,7 +37,6 @@ def grouped_products(dtype: torch.dtype) -> Iterator[None]:
     real = torch.nn.functional.grouped_mm
 
     def first_expert(x_TI: Tensor, weight_EIO: Tensor, *, offs: Tensor) -> Tensor:
-        del offs
         return x_TI @ weight_EIO[0]
 
     if dtype != torch.bfloat16:  # which PyTorch traces itself
@@ -153,10 +152,9 @@ FINDINGS = (
 def check_masks(spec: TorchSpec, root: FsdpRoot) -> None:
     """Compute one short row in several ways. Raises `RequestError` if the engine would train another model."""
     with switched_off(root.model):
-        found: list[float] = root(partial(_differences, spec))
-    if not spec.request.packed:
-        found = found[:-1]  # the last one is about packed rows
-    for size, (what, expected, try_next) in zip(found, FINDINGS, strict=False):
+        differences: list[float] = root(partial(_differences, spec))
+    findings = FINDINGS if spec.request.packed else FINDINGS[:-1]  # the last one is about packed rows
+    for size, (what, expected, try_next) in zip(differences, findings, strict=False):
         if size > TOLERANCE[spec.compute_dtype]:
             raise RequestError(f"in a {spec.shape.family} model with model.verified: false {what} ({size:.2g} of the "
                                "largest number)", expected, try_next)

@@ -43,7 +43,7 @@ class StoredLinear(nn.Linear):
 
     compute: torch.dtype
     unrounded = False
-    """Whether the gradient of a float32 weight is a float32 product of bf16 factors, as a card can compute it."""
+    """Whether the gradient of a float32 weight is a float32 product of bf16 factors, as a GPU can compute it."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
         """``x @ W.T + b`` in ``compute``; in float32 if that is float16."""

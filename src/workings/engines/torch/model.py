@@ -91,7 +91,6 @@ def rotate_olmo3_sliding_layers(model: PreTrainedModel) -> None:
     base.plain_rotary_emb = type(base.rotary_emb)(plain)
 
     def rotate(layer: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        del layer
         return args, kwargs | {"position_embeddings": base.plain_rotary_emb(args[0], kwargs["position_ids"])}
 
     for layer, kind in zip(base.layers, config.layer_types, strict=True):

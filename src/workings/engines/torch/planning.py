@@ -19,9 +19,9 @@ class TracedCard:
     capability: str = ""
     """Compute capability, e.g. ``7.5``; empty where it is not known."""
     limit_bytes: int = 0
-    """Memory of the card; 0: not known."""
+    """Memory of the GPU; 0: not known."""
     kernels: bool = True
-    """Whether the kernels of `triton` run there, where the card's matrix units are new enough."""
+    """Whether the kernels of `triton` run there, where the GPU's matrix units are new enough."""
 
 
 def trace_for(request: base.EngineRequest, programs: base.ProgramShapes, platform: str,
@@ -77,5 +77,5 @@ class TorchPlanning:
 
     @classmethod
     def usable_memory(cls, target: Target) -> tuple[int, str]:
-        """The whole card."""
+        """The whole GPU."""
         return target.memory_bytes, target.memory_source

@@ -34,7 +34,7 @@ class _ToRows(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         index_BS, first_P = ctx.saved_tensors
         dy_BSW = grads[0].clone()
-        # Rows that share a position are neighbours: pairs are added, then fours, then eights.
+        # Rows that share a position are neighbours. Of a b c d: a+b b+c c+d d, then a+b+c+d b+c+d c+d d.
         distance = 1
         while distance < min(MAX_ROWS, len(dy_BSW)):
             is_shared = (index_BS[distance:] == index_BS[:-distance])[..., None]
@@ -82,8 +82,8 @@ class DistinctPositions:
         first = np.flatnonzero(is_first)
         if not 0 < len(first) <= MAX_SHARE * is_first.size:
             return None
-        arrays = index, first, index.reshape(-1)[supervised_N]
-        return cls(*(torch.from_numpy(x.astype(np.int64)).to(device) for x in arrays))
+        arrays = {"index_BS": index, "first_P": first, "supervised_N": index.reshape(-1)[supervised_N]}
+        return cls(**{name: torch.from_numpy(x.astype(np.int64)).to(device) for name, x in arrays.items()})
 
     def split(self, x_1NPH: Tensor) -> Tensor:
         """Queries, keys or values of attention's rows ``[B, N, S, H]``; finite numbers at padding."""
@@ -99,16 +99,16 @@ class DistinctPositions:
 
 
 def _number_positions(tokens_BS: np.ndarray, segment_ids_BS: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """``[B, S]`` whether each position is the first of its kind, and the number of its distinct position."""
+    """``[B, S]``: is a position the first of its kind (1 1 1 1 / 0 0 1 1 above), and its distinct position's number."""
     tokens, segments = tokens_BS, segment_ids_BS
     equal = (tokens[1:] == tokens[:-1]) & (segments[1:] == segments[:-1]) & (segments[1:] > 0)
     # A row shares a position with the row before if all positions up to it are equal.
-    equal = np.logical_and.accumulate(equal, -1)
-    # `rank`: number of rows before this one in the group that shares a position. A group has up to `MAX_ROWS`.
-    shared, rank = np.zeros(tokens.shape, bool), np.zeros(tokens.shape[1], int)
+    equal_so_far = np.logical_and.accumulate(equal, -1)
+    # `earlier`: rows before this one in the group that shares a position. A group has up to `MAX_ROWS`.
+    shared, earlier = np.zeros(tokens.shape, bool), np.zeros(tokens.shape[1], int)
     for row in range(1, len(tokens)):
-        shared[row] = equal[row - 1] & (rank < MAX_ROWS - 1)
-        rank = np.where(shared[row], rank + 1, 0)
+        shared[row] = equal_so_far[row - 1] & (earlier < MAX_ROWS - 1)
+        earlier = np.where(shared[row], earlier + 1, 0)
     is_first = (segments > 0) & ~shared
     index = np.where(is_first, is_first.cumsum().reshape(tokens.shape) - 1, 0)
     for row in range(1, len(tokens)):

@@ -75,7 +75,7 @@ class TorchProcesses:
             raise RuntimeError(SILENT) from error
 
     def broadcast(self, value: Any) -> Any:
-        """Process 0's value in every process, sent between hosts and not through a card."""
+        """Process 0's value in every process, sent between hosts and not through a GPU."""
         # Made now, because the group of the devices must be open in all processes before.
         self._group = self._group or dist.new_group(backend="gloo", timeout=timedelta(seconds=self.timeout))
         values = [value]
@@ -84,7 +84,6 @@ class TorchProcesses:
 
     def shutdown(self, *, stopped: bool) -> None:
         """End the process groups of hosts and devices."""
-        del stopped
         if dist.is_initialized():
             dist.destroy_process_group()
 

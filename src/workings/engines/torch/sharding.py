@@ -1,4 +1,4 @@
-"""Several processes, one per card: each computes some rows, and FSDP2 (`fully_shard`) splits parameters and moments.
+"""Several processes, one per GPU: each computes some rows, and FSDP2 (`fully_shard`) splits parameters and moments.
 
 A parameter is split along its first axis, as by `torch.chunk`. A layer's parts are gathered while the layer computes.
 Updates see a process's own parts only, so their code is the same on one device and on many.
@@ -211,7 +211,7 @@ def own_rows(like: Tensor) -> slice | None:
     if not isinstance(like, DTensor):
         return None
     mesh, axis = like.device_mesh, like.device_mesh.ndim - 1
-    count = -(-like.shape[0] // mesh.size(axis))  # as in `torch.chunk`, the last parts may be shorter, or empty
+    count = -(-like.shape[0] // mesh.size(axis))  # as in `torch.chunk`: 7 rows of 5 processes are 2 2 2 1 0
     first = mesh.get_local_rank(axis) * count
     return slice(first, first + count)
 

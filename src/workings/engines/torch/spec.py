@@ -26,9 +26,9 @@ class TorchSpec:
     request: EngineRequest
     device: torch.device
     on_card: bool
-    """Whether this is the step of a card. A trace of such a step has the CPU as its ``device``."""
+    """Whether a CUDA GPU computes the step. A trace of such a step has the CPU as its ``device``."""
     device_bytes: int
-    """Memory of the device, or of the card that is traced."""
+    """Memory of the device, or of the GPU that is traced."""
     mesh: ProcessMesh
     attention: str
     """A key of `attention.FUNCTIONS`."""

@@ -79,18 +79,14 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """One micro batch on the device."""
+    """One micro batch on the device: int64 ``[B, S]`` of its rows, and ``[N]`` of the supervised positions."""
 
     tokens: Tensor
-    """``[B, S]`` int64."""
     positions: Tensor
-    """``[B, S]`` int64."""
     segment_ids: Tensor
-    """``[B, S]`` int64."""
     index: Tensor
-    """``[N]`` int64: supervised positions of the flattened rows."""
+    """``[N]`` the supervised positions, numbered in the flattened rows."""
     targets: Tensor
-    """``[N]`` int64."""
     packed: bool
     """Whether a row has several segments, so that attention needs a mask."""
     signals: Mapping[str, Tensor] = field(default_factory=dict)
@@ -117,7 +113,7 @@ def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[
         if packed and spec.shape.has_state:
             raise RequestError("layers that keep a state do not take rows of several segments", "one row a sequence",
                                "data.packing=none")
-        # Found on the host, which would have to wait for a card to learn their number.
+        # Found on the host, which would have to wait for a GPU to learn their number.
         index = np.flatnonzero(own["loss_mask"])
         distinct = None
         if spec.share_prefixes:

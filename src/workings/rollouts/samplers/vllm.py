@@ -43,9 +43,8 @@ ENVIRONMENT = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_CPU_OMP_THREADS_BI
                "HF_HUB_OFFLINE": "1"}
 """Variables that a server starts with, unless they are set."""
 SHARE, USUAL_SHARE = "--gpu-memory-utilization", 0.9
-"""Argument with the share of a card that vLLM takes, and its default."""
+"""Argument with the share of a GPU that vLLM takes, and its default."""
 WEIGHTS, CACHE = "vLLM: weights", "vLLM: cache"
-"""Parts of the memory."""
 CALL_SECONDS = 60.0
 """Time limit of every request but that for completions."""
 
@@ -80,7 +79,7 @@ class VllmConfig(SamplerConfig):
         weights = BYTES_OF_FORMAT[recipe.precision.compute] * parameter_count(shape)
         if device.platform == "cpu":
             return {WEIGHTS: weights, CACHE: int(float((ENVIRONMENT | os.environ)[CACHE_GIB]) * 2**30)}
-        words = [word for argument in self.arguments for word in argument.split("=", 1)]
+        words = [word for argument in self.arguments for word in argument.split("=", 1)]  # "--a=1" -> "--a", "1"
         share = float(words[words.index(SHARE) + 1]) if SHARE in words[:-1] else USUAL_SHARE
         # Its cache takes what the share leaves next to the weights.
         return {WEIGHTS: weights, CACHE: max(0, int(share * device.memory_limit_bytes) - weights)}

@@ -11,7 +11,6 @@ from workings.engines.torch.optimizers.base import Optimizer, Slots, UpdateConte
 from workings.engines.torch.rounding import MASTER, stochastic_bfloat16, tensor_generator
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {"adamw": AdamW, "adafactor": Adafactor, "adamw8bit": AdamW8bit}
-"""By their names in recipes."""
 REGION = "optimizer temporaries"
 
 

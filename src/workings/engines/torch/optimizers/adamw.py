@@ -60,10 +60,12 @@ class AdamW(Optimizer):
         """Update a tensor by one kernel, PyTorch's or ours; returns how many weights changed, an int64 scalar."""
         config = self.config
         # These vectors share the tensors' memory. Only a gradient that is not contiguous is copied.
-        vectors = (param.view(-1), grad.reshape(-1), *(slots[slot].view(-1) for slot in self.slots))
+        weights, gradient = param.view(-1), grad.reshape(-1)
+        mean, square = slots["exp_avg"].view(-1), slots["exp_avg_sq"].view(-1)
         if context.kernel:
-            return adamw(*vectors, scale=context.scale, step=context.step, rate=context.learning_rate,
-                         beta1=config.beta1, beta2=config.beta2, epsilon=config.epsilon, decay=weight_decay)
+            return adamw(weights, gradient, mean, square, scale=context.scale, step=context.step,
+                         rate=context.learning_rate, beta1=config.beta1, beta2=config.beta2, epsilon=config.epsilon,
+                         decay=weight_decay)
         # PyTorch's kernel divides gradients by `grad_scale`, hence the reciprocal.
         step = torch.full((), float(context.step), device=param.device)
         inverse_scale = torch.as_tensor(context.scale, dtype=torch.float32, device=param.device).reciprocal()
@@ -72,13 +74,13 @@ class AdamW(Optimizer):
         end = size if is_fake(param) else param.numel()
         counts = []
         for start in range(0, end, size):
-            new, g, first, second = (x[start:start + size] for x in vectors)
-            old = new.clone()
+            block = slice(start, start + size)
+            old = weights[block].clone()
             torch._fused_adamw_(
-                [new], [g], [first], [second], [], [step], lr=context.learning_rate, beta1=config.beta1,
-                beta2=config.beta2, weight_decay=weight_decay, eps=config.epsilon, amsgrad=False, maximize=False,
-                grad_scale=inverse_scale)
-            counts.append(old.ne_(new).sum())  # float32, which counts exactly up to 2 ** 24
+                [weights[block]], [gradient[block]], [mean[block]], [square[block]], [], [step],
+                lr=context.learning_rate, beta1=config.beta1, beta2=config.beta2, weight_decay=weight_decay,
+                eps=config.epsilon, amsgrad=False, maximize=False, grad_scale=inverse_scale)
+            counts.append(old.ne_(weights[block]).sum())  # float32, which counts exactly up to 2 ** 24
         return torch.stack(counts).to(torch.int64).sum()
 
 

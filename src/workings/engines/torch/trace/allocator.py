@@ -7,7 +7,7 @@ The rules are those of c10/cuda/CUDACachingAllocator.cpp with default settings a
     below 10 MiB        512 bytes       20 MiB
     larger              512 bytes       its own size, rounded to 2 MiB
 
-An allocation splits the smallest free block that is large enough. Free neighbours join. If the card is full, segments
+An allocation splits the smallest free block that is large enough. Free neighbours join. If the GPU is full, segments
 that are wholly free are given back first.
 """
 
@@ -54,19 +54,19 @@ class Peak:
 
 
 def rounded(size: int, step: int) -> int:
-    """Bytes rounded up to a multiple of ``step``."""
+    """``size`` rounded up to a multiple of ``step``: 513 and 512 give 1024."""
     return -(-size // step) * step
 
 
 def live_peak(events: Iterable[Event], step: int) -> Peak:
     """The moment with most live bytes, where every storage is rounded up to a multiple of ``step``."""
-    alive: dict[int, tuple[int, str]] = {}
+    alive: dict[int, tuple[int, str]] = {}  # number of each storage -> its rounded size and its category
     by_category: Counter[str] = Counter()
     total, best = 0, Peak(0, {}, "")
     for event in events:
-        size = rounded(event.size, step)
-        # With another category it disappears here and appears again below.
-        if event.size <= 0:
+        if event.size > 0:
+            size = rounded(event.size, step)
+        else:  # it disappears here; with another category it appears again below
             size, category = alive.pop(event.key, (0, ""))
             by_category[category] -= size
             total -= size
@@ -92,7 +92,7 @@ class OutOfMemory(Exception):
 
 @dataclass(eq=False)
 class Block:
-    """A piece of a segment; neighbours in it are linked."""
+    """A piece of a segment, for small or for large storages; neighbours in it are linked."""
 
     number: int
     size: int
@@ -100,6 +100,11 @@ class Block:
     free: bool = False
     before: "Block | None" = None
     after: "Block | None" = None
+
+
+def _order(block: Block) -> tuple[int, int]:
+    """Order of free blocks: by size, then by number, because a trace has no addresses."""
+    return block.size, block.number
 
 
 @dataclass
@@ -112,8 +117,8 @@ class CachingAllocator:
     peak_reserved: int = 0
     given_back: int = 0
     """Number of times that empty segments were released because the GPU was full."""
-    _free: dict[bool, list[tuple[int, int, Block]]] = field(default_factory=lambda: {True: [], False: []})
-    """Small and large free blocks by size, then by number, because a trace has no addresses."""
+    _free: dict[bool, list[Block]] = field(default_factory=lambda: {True: [], False: []})
+    """Free blocks in their order: the small ones at True, the large ones at False."""
     _live: dict[int, Block] = field(default_factory=dict)
     _blocks: int = 0
 
@@ -131,8 +136,8 @@ class CachingAllocator:
         size = max(MIN_BLOCK, rounded(size, MIN_BLOCK))
         small = size <= SMALL_LIMIT
         free = self._free[small]
-        index = bisect_left(free, (size,))
-        block = free.pop(index)[2] if index < len(free) else self._new_segment(size, small)
+        index = bisect_left(free, (size, 0), key=_order)
+        block = free.pop(index) if index < len(free) else self._new_segment(size, small)
         rest = block.size - size
         smallest_rest = MIN_BLOCK if small else SMALL_LIMIT + 1
         if rest >= smallest_rest:
@@ -146,18 +151,18 @@ class CachingAllocator:
         block.free = True
         before, after = block.before, block.after
         if before is not None and before.free:
-            self._unlist(before)
+            self._free[before.small].remove(before)
             block.size += before.size
             block.before = before.before
             if block.before is not None:
                 block.before.after = block
         if after is not None and after.free:
-            self._unlist(after)
+            self._free[after.small].remove(after)
             block.size += after.size
             block.after = after.after
             if block.after is not None:
                 block.after.before = block
-        self._list(block)
+        insort(self._free[block.small], block, key=_order)
 
     def _new_segment(self, size: int, small: bool) -> Block:
         if small:
@@ -177,8 +182,8 @@ class CachingAllocator:
         self.given_back += 1
         for small, free in self._free.items():
             # A free block without neighbours is a whole segment.
-            kept = [entry for entry in free if entry[2].before is not None or entry[2].after is not None]
-            self.reserved -= sum(size for size, _, _ in free) - sum(size for size, _, _ in kept)
+            kept = [block for block in free if block.before is not None or block.after is not None]
+            self.reserved -= sum(block.size for block in free) - sum(block.size for block in kept)
             self._free[small] = kept
 
     def _split(self, block: Block, size: int, rest: int) -> None:
@@ -187,11 +192,4 @@ class CachingAllocator:
         if block.after is not None:
             block.after.before = remainder
         block.after, block.size = remainder, size
-        self._list(remainder)
-
-    def _list(self, block: Block) -> None:
-        insort(self._free[block.small], (block.size, block.number, block))
-
-    def _unlist(self, block: Block) -> None:
-        free = self._free[block.small]
-        free.pop(bisect_left(free, (block.size, block.number)))
+        insort(self._free[block.small], remainder, key=_order)

@@ -67,7 +67,7 @@ def drawing(spec: TorchSpec, state: State, size: GenerationShape) -> None:
 
 
 def own_rows(spec: TorchSpec, prompts: int, copies: int) -> int:
-    """Rows of one process. A prompt's copies stay together."""
+    """Rows of one process. A prompt's copies stay together: 4 rows of 6 for three prompts, 2 copies, 2 processes."""
     return -(-(prompts // copies) // spec.mesh.processes) * copies
 
 
@@ -76,13 +76,13 @@ def _generate(spec: TorchSpec, model: PreTrainedModel, size: GenerationShape, pi
     rows = own_rows(spec, prompts, copies)
     index = torch.zeros((rows, length), dtype=torch.int64, device=spec.device)
     lengths = torch.full((rows,), length, device=spec.device)
-    last, cache = prefill_prompts(spec, model, index, lengths, room=new - 1, copies=copies)
+    last, cache = prefill_prompts(spec, model, index, lengths, new_slots=new - 1, copies=copies)
     decoder = Decoder(spec, model, cache, lengths, padded=length, limit=new, stop_ids=(0,), pick=pick)
     decoder.choose(last)
     del last, cache
-    # A cache of fixed size has room for all new tokens already.
+    # A cache of fixed size has slots for all new tokens already.
     if not isinstance(decoder.cache, FixedCache):
-        decoder.make_room(length + new - 1)
+        decoder.extend(length + new - 1)
         lengthen(decoder.cache, length + new - 2)
     decoder.advance()
 
@@ -99,6 +99,5 @@ def lengthen(cache: DynamicCache, slots: int) -> None:
 
 
 PROGRAMS: dict[ProgramName, Callable[[TorchSpec, State, Any], None]] = {
-    "step": step, "evaluation": evaluation, "log_probs": log_probs, "generation": answers,
-    "drawing": drawing}
+    "step": step, "evaluation": evaluation, "log_probs": log_probs, "generation": answers, "drawing": drawing}
 """Each takes its own kind of shape (`workings.engines.base.ProgramShape`)."""

@@ -15,7 +15,7 @@ from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 
 FIRST_CAPABILITY = 8
-"""Major compute capability of the first cards that multiply bf16."""
+"""Major compute capability of the first GPUs that multiply bf16."""
 CLOSE = 2 ** -6
 """Largest difference that bf16 rounding explains, as a share of the largest number."""
 

@@ -1,7 +1,7 @@
-"""Norm, AdamW's update and the loss of a block of logits: on a card by one kernel each, on a CPU by plain operations.
+"""Norm, AdamW's update and the loss of a block of logits: on a GPU by one kernel each, on a CPU by plain operations.
 
-Each function allocates its results, and `_fill` computes them. The nested function `plain` shows what the kernel
-computes.
+Each function allocates its results, and `_fill` computes them by a kernel or by the nested function `plain`, which
+computes the same.
 
 Shape suffixes: R rows, D elements of a row or width, C positions of a product or a block, V outputs or vocabulary, K
 targets of a position.
@@ -29,7 +29,7 @@ def _power_of_two(size: int) -> int:
 def _fill(x: Tensor, kernel: Callable[[Any], None], plain: Callable[[], None]) -> None:
     """Compute results on the device of ``x``; in a trace (fake tensors) nothing, since kernels take no other memory."""
     if x.is_cuda:
-        from workings.engines.torch.triton import kernels  # only machines with a card have Triton
+        from workings.engines.torch.triton import kernels  # only machines with a GPU have Triton
 
         kernel(kernels)
     elif not is_fake(x):
@@ -53,17 +53,18 @@ class _Norm(Function):
         # Rows must be in order in one piece of memory. Heads may be before positions in `x`, and after them in memory.
         if not x.is_contiguous() and not (x.dim() == 4 and x.transpose(1, 2).is_contiguous()):
             x = x.contiguous()
-        y, count = torch.empty_like(x), x.numel() // x.shape[-1]
-        inverse_R = torch.empty(count, dtype=torch.float32, device=x.device)
-        block, tile, warps = _tiles(x.shape[-1])
+        y, size, rows = torch.empty_like(x), x.shape[-1], x.numel() // x.shape[-1]
+        inverse_R = torch.empty(rows, dtype=torch.float32, device=x.device)
+        columns, tile_rows, warps = _tile(size)
+        programs = -(-rows // tile_rows)  # rounded up
 
         def plain() -> None:
             wide = _rows(x).float()
             inverse_R.copy_(wide.square().mean(-1).add_(epsilon).rsqrt_())
             _rows(y).copy_(wide * inverse_R[:, None] * (weight.float() + offset))
 
-        _fill(x, lambda kernels: kernels.norm[(-(-count // tile),)](
-            x, weight, y, inverse_R, count, epsilon, SIZE=x.shape[-1], OFFSET=offset, BLOCK=block, TILE=tile,
+        _fill(x, lambda kernels: kernels.norm[(programs,)](
+            x, weight, y, inverse_R, rows, epsilon, SIZE=size, OFFSET=offset, BLOCK=columns, TILE=tile_rows,
             num_warps=warps), plain)
         ctx.save_for_backward(x, weight, inverse_R)
         ctx.offset = offset
@@ -75,11 +76,12 @@ class _Norm(Function):
         dy, dx = outer[0], torch.empty_like(x)
         if dy.stride() != x.stride():
             dy = torch.empty_like(x, dtype=dy.dtype).copy_(dy)
-        block, tile, warps = _tiles(x.shape[-1])
-        programs = -(-inverse_R.shape[0] // (tile * TILES))
+        size, rows = x.shape[-1], inverse_R.shape[0]
+        columns, tile_rows, warps = _tile(size)
+        programs = -(-rows // (tile_rows * TILES))  # rounded up
         of_weight = ctx.needs_input_grad[1]
         # A row per program and one sum at the end: atomics would add in another order each time.
-        parts = torch.empty((programs if of_weight else 1, x.shape[-1]), dtype=torch.float32, device=x.device)
+        parts = torch.empty((programs if of_weight else 1, size), dtype=torch.float32, device=x.device)
 
         def plain() -> None:
             normed, d = _rows(x).float() * inverse_R[:, None], _rows(dy).float()
@@ -89,19 +91,16 @@ class _Norm(Function):
             parts.zero_()[0] = (d * normed).sum(0)
 
         _fill(x, lambda kernels: kernels.norm_gradient[(programs,)](
-            x, weight, inverse_R, dy, dx, parts, inverse_R.shape[0], SIZE=x.shape[-1], OFFSET=ctx.offset, BLOCK=block,
-            TILE=tile, TILES=TILES, OF_WEIGHT=of_weight, num_warps=warps), plain)
-        return dx, parts.sum(0).to(weight.dtype) if of_weight else None, None, None
+            x, weight, inverse_R, dy, dx, parts, rows, SIZE=size, OFFSET=ctx.offset, BLOCK=columns, TILE=tile_rows,
+            TILES=TILES, OF_WEIGHT=of_weight, num_warps=warps), plain)
+        d_weight = parts.sum(0).to(weight.dtype) if of_weight else None
+        return dx, d_weight, None, None
 
 
-def _tiles(size: int) -> tuple[int, int, int]:
-    """Columns and rows of a program, and its warps. Wide rows need more warps to stay in registers."""
-    block = _power_of_two(size)
-    if block <= 2048:
-        warps = 4
-    else:
-        warps = 8 if block <= 4096 else 16
-    return block, max(1, 1024 // block), warps
+def _tile(size: int) -> tuple[int, int, int]:
+    """Columns and rows that a program has in registers at a time, and its warps; wide rows need more of these."""
+    columns = _power_of_two(size)
+    return columns, max(1, 1024 // columns), min(16, max(4, columns // 512))
 
 
 def wide_product(left_CV: Tensor, right_CD: Tensor) -> Tensor:
@@ -121,23 +120,25 @@ def adamw(param: Tensor, grad: Tensor, mean: Tensor, square: Tensor, *, scale: T
     added to the root after the correction.
     """
     changed = torch.zeros((), dtype=torch.int64, device=param.device)
-    # `full` does not make the host wait for the card, as a copy from the host does.
+    # `full` does not make the host wait for the GPU, as a copy from the host does.
     factor = scale if isinstance(scale, Tensor) else torch.full((), scale, device=param.device)
-    # The bias corrections are in `rate_now` and `root`, so the kernel computes no powers.
-    kept, rate_now, root = 1 - rate * decay, rate / (1 - beta1 ** step), (1 - beta2 ** step) ** -0.5
+    kept = 1 - rate * decay
+    # Adam's bias corrections, computed here so that the kernel computes no powers.
+    corrected_rate, root_correction = rate / (1 - beta1 ** step), (1 - beta2 ** step) ** -0.5
 
     def plain() -> None:
         g = grad * factor
         mean.mul_(beta1).add_(g, alpha=1 - beta1)
         square.mul_(beta2).addcmul_(g, g, value=1 - beta2)
-        new = kept * param - rate_now * mean / (square.sqrt() * root + epsilon)
+        new = kept * param - corrected_rate * mean / (square.sqrt() * root_correction + epsilon)
         changed.add_((new != param).sum())
         param.copy_(new)
 
     count = param.numel()
-    _fill(param, lambda kernels: kernels.adamw[(-(-count // ELEMENTS),)](
-        param, grad, mean, square, changed, factor, count, kept, rate_now, beta1, 1 - beta1, beta2, 1 - beta2, root,
-        epsilon, BLOCK=ELEMENTS, num_warps=8), plain)
+    programs = -(-count // ELEMENTS)  # rounded up
+    _fill(param, lambda kernels: kernels.adamw[(programs,)](
+        param, grad, mean, square, changed, factor, count, kept, corrected_rate, beta1, 1 - beta1, beta2, 1 - beta2,
+        root_correction, epsilon, BLOCK=ELEMENTS, num_warps=8), plain)
     return changed
 
 
@@ -154,21 +155,21 @@ def block_loss_(logits_CV: Tensor, targets_CK: Tensor, weights_CK: Tensor, soft_
     """
     rows, vocabulary = logits_CV.shape
     log_z = logits_CV.new_empty(rows, dtype=torch.float32)
-    size = min(LOSS_BLOCK, _power_of_two(vocabulary))
+    block = min(LOSS_BLOCK, _power_of_two(vocabulary))
 
     def plain() -> None:
         wide = logits_CV.float()
         capped = soft_cap * torch.tanh(wide / soft_cap) if soft_cap else wide
         log_z.copy_(torch.logsumexp(capped, -1))
         if gradient:
-            d = (capped - log_z[:, None]).exp_() * weights_CK.sum(-1, keepdim=True)
-            d.scatter_add_(1, targets_CK, -weights_CK)
-            logits_CV.copy_(d * (1 - (capped / soft_cap).square()) if soft_cap else d)
+            d_logits = (capped - log_z[:, None]).exp_() * weights_CK.sum(-1, keepdim=True)
+            d_logits.scatter_add_(1, targets_CK, -weights_CK)
+            logits_CV.copy_(d_logits * (1 - (capped / soft_cap).square()) if soft_cap else d_logits)
 
     _fill(logits_CV, lambda kernels: kernels.block_loss[(rows,)](
         logits_CV, targets_CK, weights_CK, weights_CK.sum(-1), log_z, logits_CV.stride(0), soft_cap,
-        VOCABULARY=vocabulary, TARGETS=targets_CK.shape[1], CAPPED=soft_cap > 0, GRADIENT=gradient, BLOCK=size,
-        num_warps=max(1, LOSS_WARPS * size // LOSS_BLOCK)), plain)
+        VOCABULARY=vocabulary, TARGETS=targets_CK.shape[1], CAPPED=soft_cap > 0, GRADIENT=gradient, BLOCK=block,
+        num_warps=max(1, LOSS_WARPS * block // LOSS_BLOCK)), plain)
     return log_z
 
 
