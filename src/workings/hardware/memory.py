@@ -157,8 +157,7 @@ def byte_text(size: float) -> str:
     return f"{size:.0f} {BYTE_UNITS[unit]}" if unit == 0 else f"{size:.1f} {BYTE_UNITS[unit]}"
 
 
-TUNABLES, MMAP_THRESHOLD = "GLIBC_TUNABLES", "glibc.malloc.mmap_threshold"
-"""Environment variable of glibc, and the setting in it by which a user chooses `MAPPED_FROM`."""
+TUNABLES, MMAP_THRESHOLD = "GLIBC_TUNABLES", "glibc.malloc.mmap_threshold"  # a variable, and a setting in it
 REUSES_ALIGNED = (2, 38)
 """The first version of glibc that reuses freed aligned blocks."""
 MAPPED_FROM = 1 << 20

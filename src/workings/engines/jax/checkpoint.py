@@ -256,7 +256,8 @@ def _full(tensors: dict[str, jax.Array], name: str, inner: int, dtype: Any) -> j
 def _combined(tensors: dict[str, jax.Array], scale: jax.Array | None, inner: int, dtype: Any) -> jax.Array:
     if CODES in tensors:
         # Layer by layer, because the product of codes and scales is float32.
-        weight = jax.lax.map(lambda layer: dequantize(*layer, inner, dtype).T, (tensors[CODES], tensors[ABSMAX]))
+        quantized = {key: tensors[key] for key in NF4_TENSORS}
+        weight = jax.lax.map(lambda layer: dequantize(layer[CODES], layer[ABSMAX], inner, dtype).T, quantized)
     else:
         weight = tensors["weight"]
     if scale is None or ADAPTER_A not in tensors:

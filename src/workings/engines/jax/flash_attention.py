@@ -52,8 +52,8 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
         length = padded[0].shape[1]
         # The kernel does not scale scores, and it has heads before positions.
         scaled = padded if scale == 1 else [padded[0] * scale, *padded[1:]]
-        by_head = [x.swapaxes(1, 2) for x in scaled]
-        run = partial(_run, layout, heads_axis, *by_head, jnp.pad(segment_ids, padding))
+        queries, keys, values = (x.swapaxes(1, 2) for x in scaled)
+        run = partial(_run, layout, heads_axis, queries, keys, values, jnp.pad(segment_ids, padding))
         kernel = partial(_kernel, shape.heads, length, softcap=softcap, interpret=interpret,
                          shards=layout.shape.tp if heads_axis else 1)
         causal = kernel(window=0)

@@ -47,8 +47,8 @@ def objective_sum(objective: Objective, hidden: jax.Array, head: jax.Array, rows
         total = loss_sum(hidden, head, rows["targets"], mask, shape, layout, chunk)
         return total, ObjectiveResult(total, jnp.zeros((0, 2)), None)
     if isinstance(objective, SeveralTargets):
-        targets = jnp.stack([rows[name] for name in objective.target_signals], -1).astype(jnp.int32)
         target_mask = mask[..., None]
+        targets = jnp.stack([rows[name] for name in objective.target_signals], -1).astype(jnp.int32)
     else:
         targets, target_mask = rows["targets"], mask
     # A pass over the logits without gradients.
