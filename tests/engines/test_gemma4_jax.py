@@ -47,12 +47,12 @@ def test_layers_that_share_a_body_or_keys_get_the_gradients_of_the_other_engine(
     ours, expected = (each.generate(at, prompts, max_new_tokens=8, stop_ids=[])
                       for each, at in ((engine, state), (other, theirs)))
     assert [answer.tokens for answer in ours] == [answer.tokens for answer in expected]
-    _, tree, _ = jax.jit(partial(gradients, engine.spec))(state["params"], batch.arrays, np.float32(batch.divisor))
-    found = {each: x[i] if name.startswith(LAYERS) else x for name, x in flatten_params(tree).items()
+    sums, _ = jax.jit(partial(gradients, engine.spec))(state["params"], batch.arrays, np.float32(batch.divisor))
+    found = {each: x[i] if name.startswith(LAYERS) else x for name, x in flatten_params(sums.gradients).items()
              for i, each in enumerate(unstacked(name, x.shape[0]))}
     wanted = {name: x.numpy() for name, x in their_gradients(other, theirs, batch).items() if name != "loss"}
     assert found.keys() == wanted.keys(), "per-layer embeddings and layer scalars have none"
-    assert {*engine.abstract_state["moments"]["exp_avg"]} == {*flatten_params(tree)}
+    assert {*engine.abstract_state["moments"]["exp_avg"]} == {*flatten_params(sums.gradients)}
     largest = max(np.abs(x).max() for x in wanted.values())
     for name, x in wanted.items():
         np.testing.assert_allclose(found[name], x, rtol=1e-3, atol=1e-4 * largest, err_msg=name)

@@ -9,7 +9,7 @@ from tests.engines.tiny import request, tiny_shape
 from workings.engines import prefill
 from workings.engines.base import Completion, GenerationShape
 from workings.engines.jax import cache
-from workings.engines.jax.aot_compile import generation_sizes
+from workings.engines.jax.aot_compile import padded_size
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.generate import prompt_batches
 from workings.engines.torch import generate
@@ -70,7 +70,7 @@ def test_batches_hold_whole_groups_and_are_those_that_are_planned(rows: int, gro
         assert len(batch.tokens) % devices == 0
         assert batch.real.size == batch.lengths.size == len(every) <= 128
     assert batches[0].tokens.shape[0] == read
-    assert generation_sizes(GenerationShape(rows, 5, 4), devices, group) == (read, batches[0].real.size, 16, 4 * 4)
+    assert padded_size(GenerationShape(rows, 5, 4), devices, group) == ((read, 16, 4 * 4), batches[0].real.size)
 
 
 @pytest.mark.parametrize(("engine", "family"), [

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from workings.hardware.memory import MAPPED, VARIABLE, keeps_freed_blocks
+from workings.hardware.memory import MMAP_THRESHOLD, TUNABLES, keeps_freed_blocks
 
 MAPPED_BLOCKS = """
 import ctypes
@@ -32,12 +32,12 @@ print(mapped(), mapped())
 
 
 def test_malloc_of_an_old_glibc_keeps_freed_blocks_unless_the_user_set_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(TUNABLES, raising=False)
     for version, kept in ((("glibc", "2.36"), True), (("glibc", "2.38"), False), (("", ""), False)):
         monkeypatch.setattr(platform, "libc_ver", lambda version=version: version)
         assert keeps_freed_blocks() is kept
     monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.36"))
-    monkeypatch.setenv(VARIABLE, f"{MAPPED}=4194304")
+    monkeypatch.setenv(TUNABLES, f"{MMAP_THRESHOLD}=4194304")
     assert not keeps_freed_blocks()
 
 

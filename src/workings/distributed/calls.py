@@ -21,7 +21,7 @@ from workings.models.shards import missing_shards
 IDLE, LAST = "idle", "last"
 """Names of a call that does nothing, and of the last call."""
 NEW_STATE = ("init", "load", "restore", "without_adapters", "with_adapters")
-"""Methods whose result is a new state; the result of `step` also has one."""
+"""Methods whose result is a new state; the result of `step` is a state and a `StepResult`."""
 SAVE_SHARDS = "save_shards"
 SEEN_SECONDS = 60.0
 """Time limit for files of other processes to appear here: a network's file system may show them late."""
@@ -135,7 +135,7 @@ class LeadingEngine:
         self.engine, self.processes, self.name = engine, processes, engine.name
         self.failed = False
         """Whether a call failed; the other processes may be stuck in it."""
-        self._numbers, self._saves, self._dropped = 0, 0, list[int]()
+        self._newest, self._saves, self._dropped = 0, 0, list[int]()
         self._lock, self._last_call, self._over = threading.Lock(), time.monotonic(), threading.Event()
         self._idle = threading.Thread(target=self._keep_in_touch, name="idle calls", daemon=True)
         self._idle.start()
@@ -164,11 +164,7 @@ class LeadingEngine:
 
     def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
         """Broadcast a call and make it. Raises `PeerFailed` or `WorkingsError` if another process failed."""
-        makes_state = name in NEW_STATE or name == "step"
-        self._numbers += makes_state
-        # Popped one by one, because a finalizer may append at any time.
-        dropped = [self._dropped.pop() for _ in range(len(self._dropped))]
-        call = Call(name, tuple(map(_for_others, arguments)), named, self._numbers if makes_state else None, dropped)
+        call = self._next_call(name, arguments, named)
         own = [x.part if isinstance(x, OwnPart) else x for x in arguments]
         if name == "step":
             # The engine consumes the state. A reference to it would keep its memory, next to that of the new state.
@@ -177,9 +173,7 @@ class LeadingEngine:
             try:
                 with explaining_failures(self.processes):
                     self.processes.broadcast(call)
-                    method = getattr(self.engine, name)
-                    # Popped, so that the list has no reference either.
-                    result = method(own.pop(0), *own, **named) if own else method(**named)
+                    result = _make(call, self.engine, own)
                     if name == SAVE_SHARDS:
                         self._wait_for_shards(arguments[-1])
             except BaseException as error:
@@ -191,8 +185,18 @@ class LeadingEngine:
             finally:
                 self._last_call = time.monotonic()
         if name == "step":
-            return self._own_part(result[0]), result[1]
-        return self._own_part(result) if makes_state else result
+            state, step_result = result
+            return self._own_part(state), step_result
+        return self._own_part(result) if name in NEW_STATE else result
+
+    def _next_call(self, name: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> Call:
+        new_state = None
+        if name in NEW_STATE or name == "step":
+            self._newest += 1
+            new_state = self._newest
+        # Popped one by one, because a finalizer may append at any time.
+        dropped = [self._dropped.pop() for _ in range(len(self._dropped))]
+        return Call(name, [_portable(x) for x in arguments], named, new_state, dropped)
 
     def _wait_for_shards(self, directory: Path) -> None:
         """Return when all processes have written their shards, and this process sees the files."""
@@ -208,13 +212,14 @@ class LeadingEngine:
             time.sleep(0.1)
 
     def _own_part(self, part: State) -> OwnPart:
-        handle = OwnPart(part, self._numbers)
+        handle = OwnPart(part, self._newest)
         # When it is freed, the next call makes the other processes drop their parts.
-        weakref.finalize(handle, self._dropped.append, self._numbers)
+        weakref.finalize(handle, self._dropped.append, self._newest)
         return handle
 
     # The methods of `DistributedEngine`.
-    init, load, restore, without_adapters, with_adapters = map(_in_all_processes, NEW_STATE)
+    init, load, restore, without_adapters, with_adapters = map(
+        _in_all_processes, ("init", "load", "restore", "without_adapters", "with_adapters"))
     step, evaluate, log_probs, generate, sample, save, save_shards, export = map(
         _in_all_processes, ("step", "evaluate", "log_probs", "generate", "sample", "save", SAVE_SHARDS, "export"))
     describe, dtypes, memory, inspect, check_device = map(
@@ -225,8 +230,8 @@ class LeadingEngine:
         return self.engine.environment_files() if isinstance(self.engine, ReportingEngine) else {}
 
 
-def _for_others(argument: Any) -> Any:
-    """An argument of a call as it is sent. Paths are absolute: processes may have been started in different folders."""
+def _portable(argument: Any) -> Any:
+    """An argument as other processes get it. Paths are absolute: processes may have started in different folders."""
     if isinstance(argument, OwnPart):
         return StateNumber(argument.number)
     return argument.absolute() if isinstance(argument, Path) else argument
@@ -243,7 +248,7 @@ def follow(engine: DistributedEngine, processes: Processes, weights: Path | None
                 # A step may have consumed the state already.
                 states.pop(number, None)
             if call.name != IDLE:
-                _make(call, engine, states, weights)
+                _follow_call(call, engine, states, weights)
             if call.name == SAVE_SHARDS:
                 saves += 1
                 processes.set(_saved_key(saves, processes.index), b"")
@@ -256,10 +261,11 @@ def _saved_key(number: int, index: int) -> str:
     return f"saved/{number}/{index}"
 
 
-def _make(call: Call, engine: DistributedEngine, states: dict[int, State], weights: Path | None) -> None:
-    # A step consumes its state, so that this process has one state at a time.
-    take = states.pop if call.name == "step" else states.__getitem__
-    arguments = [take(x.number) if isinstance(x, StateNumber) else x for x in call.arguments]
+def _follow_call(call: Call, engine: DistributedEngine, states: dict[int, State], weights: Path | None) -> None:
+    """Make a call of process 0 with this process's parts of its states, and store a new state."""
+    arguments = [states[x.number] if isinstance(x, StateNumber) else x for x in call.arguments]
+    if call.name == "step":  # it consumes its state, so that this process has one state at a time
+        del states[call.arguments[0].number]
     if call.name == "load":
         arguments[0] = weights
     if call.name in ("restore", SAVE_SHARDS) and not arguments[-1].is_dir():
@@ -267,6 +273,12 @@ def _make(call: Call, engine: DistributedEngine, states: dict[int, State], weigh
         raise RequestError(f"this process does not see {arguments[-1]}",
                            "a run directory that all processes read, and write to with checkpoint.sharded: true",
                            "a --out on a file system that all machines share")
-    result = getattr(engine, call.name)(arguments.pop(0), *arguments, **call.named)
+    result = _make(call, engine, arguments)
     if call.new_state is not None:
         states[call.new_state] = result[0] if call.name == "step" else result
+
+
+def _make(call: Call, engine: DistributedEngine, arguments: list[Any]) -> Any:
+    """Call the engine. A state is popped, because the list would keep its memory while a step consumes it."""
+    method = getattr(engine, call.name)
+    return method(arguments.pop(0), *arguments, **call.named) if arguments else method(**call.named)

@@ -80,13 +80,13 @@ class ProcessGroup:
             return
         try:
             with calls.explaining_failures(self._processes):
-                self._part(self._processes, error)
+                self._leave(self._processes, error)
         except WorkingsError:
             # After a failure of this process, the failure itself is the error to report.
             if error is None:
                 raise
 
-    def _part(self, processes: Processes, error: BaseException | None) -> None:
+    def _leave(self, processes: Processes, error: BaseException | None) -> None:
         """Store the failure or send the last call, and wait until every process has received it."""
         call_failed = self._leading is not None and self._leading.failed
         if self._leading is not None:
@@ -104,8 +104,7 @@ class ProcessGroup:
             for index in range(1, self.count):
                 processes.wait(f"shutdown/{index}", max(0.1, limit - time.monotonic()))
         elif isinstance(error, calls.PeerFailed) or self.outcome.get("status") in ("interrupted", "failed"):
-            # A launcher ends all processes when the first one ends with an exit code other than 0. That must be process
-            # 0 or the process that failed.
+            # A launcher ends all processes when the first one fails. That must be process 0 or the one that failed.
             time.sleep(SHUTDOWN_TIMEOUT)
         # Leaving the group needs every process; after a failure each process ends on its own.
         if error is None and not call_failed:
@@ -114,9 +113,8 @@ class ProcessGroup:
     def agree(self, same: dict[str, Any], own: dict[str, Any]) -> list[dict[str, Any]]:
         """Make sure that all processes have prepared the same run. All processes must call it equally often.
 
-        ``same``: facts that must be equal in all processes; ``own``: facts about this process; both are JSON values.
-        Returns ``own`` of all processes, by index, in process 0, and of itself in the others. Raises `RequestError`
-        with the values that differ.
+        ``same``: JSON values that must be equal in all processes; ``own``: JSON values of this process. Returns ``own``
+        of all processes, by index, in process 0, and of itself in the others. Raises `RequestError` for a difference.
         """
         if not self._processes:
             return [own]
@@ -146,10 +144,7 @@ class ProcessGroup:
         return self._leading
 
     def work(self, engine: Engine, weights: Path | None, stop_requested: Callable[[], bool]) -> dict[str, Any]:
-        """In a worker: make process 0's calls until the last one, and return the `outcome` (see `follow`).
-
-        ``stop_requested``: whether this process was asked to stop; then it asks process 0 to stop.
-        """
+        """In a worker: make process 0's calls until the last one, and return the `outcome` (see `follow`)."""
         processes = self._processes
         assert processes
 

@@ -162,8 +162,7 @@ class StepResult:
     """Results of one optimizer step."""
 
     loss: float
-    """The objective divided by `Batch.divisor`, before the update. For cross entropy: mean negative log likelihood of
-    the step's supervised tokens, in nats."""
+    """The objective divided by `Batch.divisor`, before the update. For cross entropy: mean loss of a token, in nats."""
     grad_norm: float
     """Global L2 norm of the gradient, before clipping."""
     share_of_weights_changed: float
@@ -171,15 +170,11 @@ class StepResult:
     metrics: Mapping[str, float] = field(default_factory=dict)
     """The objective's metrics by name, each a mean."""
     log_probs: np.ndarray | None = field(default=None, compare=False)
-    """``[A, B, S]`` float32 natural log probabilities of the batch's targets before the update; 0 where they are not
-    supervised. None for cross entropy."""
+    """``[A, B, S]`` log probabilities of the targets before the update (`LikelihoodEngine`); None for cross entropy."""
 
     @classmethod
     def of(cls, numbers: Sequence[float], metrics: Sequence[str], log_probs: np.ndarray | None = None) -> "StepResult":
-        """The result from ``[loss, gradient norm, share of weights changed, sum, count, sum, count, …]``.
-
-        Each of ``metrics`` has a sum and a count; a metric with a count of 0 is 0.
-        """
+        """The result from ``[loss, gradient norm, share of weights changed, sum, count, …]``, two for each metric."""
         pairs = zip(metrics, numbers[3::2], numbers[4::2], strict=True)
         return cls(loss=numbers[0], grad_norm=numbers[1], share_of_weights_changed=numbers[2],
                    metrics={name: total / count if count else 0.0 for name, total, count in pairs},
@@ -329,10 +324,7 @@ class EngineClass(Protocol):
     """Name of its entry point."""
 
     def open(self, request: EngineRequest) -> Engine:
-        """Find and open the devices.
-
-        Raises `DeviceError` for an absent or unusable device, `RequestError` for a setting that is not supported.
-        """
+        """Open the devices. Raises `DeviceError` if they are absent or unusable, `RequestError` for a wrong setting."""
 
 
 @runtime_checkable
@@ -370,8 +362,7 @@ class AdapterEngine(Protocol):
     def without_adapters(self, state: State) -> State:
         """The model without its adapters, for `log_probs`. It shares its frozen weights with ``state``.
 
-        The next `step` may consume these weights; then call this again with the new state. Raises `RequestError` for
-        method ``full``.
+        The next `step` may consume these weights; then call this again. Raises `RequestError` for method ``full``.
         """
 
     def with_adapters(self, state: State, directory: Path) -> State:
@@ -450,8 +441,7 @@ class PlanningEngine(Protocol):
     A class with these class methods is registered under its engine's name in the entry points of group
     ``workings.planning_engines``. Its module loads no framework: programs are compiled or traced in a child process.
 
-    A class may also have ``process_per_device = True``: then each device answers 128 prompts at a time; otherwise all
-    devices together do.
+    If a class has ``process_per_device = True``, each device answers 128 prompts at a time, else all together do.
     """
 
     name: str
@@ -510,10 +500,7 @@ class JoiningEngine(Protocol):
     """Optional: several processes. An engine's class has `join` as a class method."""
 
     def join(self) -> Processes | None:
-        """Connect to the other processes before a device is opened; None if no launcher started several.
-
-        Raises `RequestError` for variables of a launcher that contradict each other.
-        """
+        """Connect to other processes of the run, before a device is opened. Raises `RequestError` if it cannot."""
 
 
 @runtime_checkable

@@ -42,9 +42,9 @@ class CheckpointFile:
         """A tensor of this shape and format, or the part ``index`` of it. Raises `RecordError` if there is none."""
         if name not in self._names:
             raise RecordError(f"{self._file.path} has no tensor {name}")
-        stored = self._file.dtype(name), self._file.shape(name)
-        if stored != (dtype, tuple(shape)):
-            raise RecordError(f"{self._file.path}: {name} is {stored[0]} {stored[1]}, this run needs {dtype} "
+        stored_dtype, stored_shape = self._file.dtype(name), self._file.shape(name)
+        if (stored_dtype, stored_shape) != (dtype, tuple(shape)):
+            raise RecordError(f"{self._file.path}: {name} is {stored_dtype} {stored_shape}, this run needs {dtype} "
                               f"{tuple(shape)}")
         return self._file.read(name, index)
 
@@ -99,15 +99,10 @@ def find_non_text_weights(directory: Path, shape: ModelShape) -> NonTextWeights 
 
 
 def merge_non_text_weights(text: Path, base: Path, shape: ModelShape) -> None:
-    """Turn an export of a text model into the whole model: ``base`` with the trained text weights.
-
-    The files in ``text`` (``model.safetensors``, ``config.json``, and ``adapter/`` if there is one) are replaced.
-    """
+    """Turn the export of a text model in ``text`` into the whole model: ``base`` with the trained text weights."""
     whole = model_weights(base, shape)
     trained = TensorFile(text / MODEL_FILE)
-    # Names in the whole model -> the file of the tensor, and its name there.
-    sources: dict[str, tuple[StoredTensors, str]] = {
-        whole.names[name]: (trained, name) for name in tensor_shapes(shape)}
+    sources: Sources = {whole.names[name]: (trained, name) for name in tensor_shapes(shape)}
     sources |= {name: (file, name) for name, file in whole.others().items()}
     _replace_tensors(text / MODEL_FILE, sources)
     dtype, config = read_object(text / CONFIG)["dtype"], read_object(base / CONFIG)
@@ -120,19 +115,28 @@ def merge_non_text_weights(text: Path, base: Path, shape: ModelShape) -> None:
         _rename_adapters(text / ADAPTER_FOLDER)
 
 
-def _replace_tensors(path: Path, sources: Mapping[str, tuple[StoredTensors, str]]) -> None:
-    """Replace a file by one with these tensors; each source is an open file and the tensor's name in it."""
+Sources = dict[str, tuple[StoredTensors, str]]
+"""Tensors of a new file by name: the file that each is copied from, and its name there."""
+
+
+def _replace_tensors(path: Path, sources: Sources) -> None:
+    """Replace a file by one with these tensors."""
     combined = path.with_name(f".{path.name}")
-    write_tensors(combined, {name: (file.dtype(own), file.shape(own)) for name, (file, own) in sources.items()},
-                  lambda name: sources[name][0].read(sources[name][1]))
+
+    def read(name: str) -> np.ndarray:
+        file, stored = sources[name]
+        return file.read(stored)
+
+    write_tensors(combined, {name: (file.dtype(stored), file.shape(stored))
+                             for name, (file, stored) in sources.items()}, read)
     combined.replace(path)
 
 
 def _rename_adapters(adapter: Path) -> None:
     """Rename the text model's adapters to the names that peft and vLLM look for in the whole model."""
     file = TensorFile(adapter / ADAPTER_FILE)
-    _replace_tensors(adapter / ADAPTER_FILE,
-                     {IN_FULL_MODEL + name.removeprefix(IN_TEXT): (file, name) for name in file.names()})
+    sources: Sources = {IN_FULL_MODEL + name.removeprefix(IN_TEXT): (file, name) for name in file.names()}
+    _replace_tensors(adapter / ADAPTER_FILE, sources)
     config = read_object(adapter / ADAPTER_CONFIG)
     # A plain list would also match the vision and audio towers, whose projections have the same names.
     config["target_modules"] = rf"model\.language_model\.layers\..*\.({'|'.join(sorted(config['target_modules']))})"

@@ -14,9 +14,8 @@ def ask_child(module: str, ask: Mapping[str, Any], what: str,
               environment: Mapping[str, str] | None = None) -> tuple[dict[str, Any], str]:
     """The answer of a module to JSON on its standard input, and the text that it wrote to standard error.
 
-    The answer is JSON, in the last line of its standard output. ``what`` names the work in errors; ``environment``:
-    None for that of this process. Raises `RequestError` if the child raised one (`answer_parent`), `WorkingsError` if
-    it crashed.
+    The answer is JSON in the last line of its standard output. ``what`` names the work in errors; ``environment``:
+    None for this process's. Raises `RequestError` if the child did (`answer_parent`), `WorkingsError` after a crash.
     """
     done = subprocess.run([sys.executable, "-m", module], input=json.dumps(ask), text=True, capture_output=True,
                           env=environment, check=False)

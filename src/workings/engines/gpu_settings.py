@@ -1,7 +1,6 @@
 """Environment variables of XLA for a GPU, set before JAX is imported.
 
-Memory: by default XLA uses three quarters of a GPU. A training run uses nearly all of it; the rest is for the driver
-and the libraries.
+Memory: by default XLA takes three quarters of a GPU. A run takes nearly all; the rest is for driver and libraries.
 
 Kernels: by default XLA takes the kernels that are fastest while it compiles, which may differ from process to process.
 Here it chooses without timing, so that a repeated or resumed run has the same bits. On an H200 this costs 5 to 6 % of

@@ -26,10 +26,7 @@ def _text(file: Path) -> str:
 
 
 def accelerators(root: Path = Path("/")) -> dict[str, str]:
-    """Accelerators of this machine, such as ``{"gpu": "/dev/nvidia0", "tpu": "/dev/accel0"}``.
-
-    ``root``: parent folder of ``dev``, ``proc`` and ``sys`` (tests give another one).
-    """
+    """Accelerators of this machine, such as ``{"gpu": "/dev/nvidia0"}``; ``root``: above ``dev``, ``proc``, ``sys``."""
     # `dxg` is the GPU of Windows below WSL, `kfd` AMD's compute driver.
     nodes = [*sorted((root / "dev").glob("nvidia[0-9]*")), *(root / "dev").glob("dxg"), *(root / "dev").glob("kfd")]
     drivers = (root / "proc/driver/nvidia").glob("version")
@@ -72,18 +69,18 @@ def _first_of(*names: str) -> str:
     return next((f"{name}={os.environ[name]}" for name in names if os.environ.get(name, "1") not in ("1", "1:1")), "")
 
 
-VARIABLE = "WORKINGS_PEER_TIMEOUT"
+TIMEOUT_ENV = "WORKINGS_PEER_TIMEOUT"
 PEER_TIMEOUT = 600.0
 """Seconds after which a process stops waiting for another one. Saving a checkpoint must take less."""
 
 
 def peer_timeout() -> float:
     """`PEER_TIMEOUT`, or the seconds in the environment variable. Raises `RequestError` if these are no seconds."""
-    text = os.environ.get(VARIABLE, str(PEER_TIMEOUT))
+    text = os.environ.get(TIMEOUT_ENV, str(PEER_TIMEOUT))
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
     if not 1 <= seconds <= 86400:
-        raise RequestError(f"{VARIABLE} is {text}", "seconds, from 1 to 86400", f"{VARIABLE}={PEER_TIMEOUT:.0f}")
+        raise RequestError(f"{TIMEOUT_ENV} is {text}", "seconds, from 1 to 86400", f"{TIMEOUT_ENV}={PEER_TIMEOUT:.0f}")
     return seconds

@@ -15,8 +15,7 @@ def check_products(devices: Sequence[Any], dtype: str,
                    multiply: Callable[[np.ndarray, np.ndarray, Any], np.ndarray]) -> dict[str, Any]:
     """Multiply two matrices on every device by ``multiply(left, right, device)``, and compare with the product in fp64.
 
-    ``dtype``: a key of `FORMATS`. Raises `DeviceError` if a device fails, for example because its libraries were built
-    for another architecture.
+    ``dtype``: a key of `FORMATS`. Raises `DeviceError` if a device fails, such as with libraries for another chip.
     """
     left = np.linspace(-1.0, 1.0, 128 * 64, dtype=np.float32).reshape(128, 64).astype(FORMATS[dtype])
     right = np.linspace(1.0, -0.5, 64 * 32, dtype=np.float32).reshape(64, 32).astype(FORMATS[dtype])

@@ -1,7 +1,6 @@
 """Prefill, the first part of generation: prompts are read before their completions are written.
 
-Each prompt is read once for all of its completions. Only a limited number of prompts is read at a time, because the
-activations of a prompt need many times the memory of its cache.
+Each prompt is read once for all of its completions. Few are read at a time: activations are larger than the cache.
 """
 
 from collections.abc import Sequence
@@ -39,7 +38,7 @@ def keeps_gathered_layers(*, state_bytes: int, gathered_bytes: int, cache_bytes:
 
 
 def copies_of_each(prompts: Sequence[Sequence[int]], most: int) -> int:
-    """Number of completions for which each prompt can be read once: 1 to ``most``. Equal prompts must be neighbors."""
+    """Completions for which a prompt is read once, 1 to ``most``. Equal prompts are neighbors: 2 for a a a a b b."""
     runs = [len(list(same)) for _, same in groupby(prompts)]
     return largest_divisor(gcd(*runs), most)
 

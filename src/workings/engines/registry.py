@@ -66,10 +66,7 @@ def engine_libraries(name: str) -> tuple[str, ...]:
 
 
 def find_planning_engine(name: str) -> PlanningEngine | None:
-    """The planning engine of the engine with this name; None if it has none.
-
-    Raises `RequestError` if more than one package registers it, or the registered class lacks a method.
-    """
+    """The planning engine of an engine; None if it has none. Raises `RequestError` for two, or for a missing method."""
     point = find_plugin(PLANNING_GROUP, name, given=f"engine: {name}", task="plan for")
     if point is None:
         return None

@@ -38,15 +38,12 @@ Index = tuple[slice | EllipsisType, ...]
 WHOLE: Index = (...,)
 
 
-def write_tensors(path: Path, tensors: Plan, fetch: Callable[[str], np.ndarray]) -> None:
-    """Write a file whose tensors are fetched one by one, in the order of ``tensors``. This is not atomic.
-
-    Raises `RecordError` for an array with another format or shape than in ``tensors``.
-    """
+def write_tensors(path: Path, plan: Plan, fetch: Callable[[str], np.ndarray]) -> None:
+    """Write a file tensor by tensor, not atomically. Raises `RecordError` for an array that is not as planned."""
     # transformers needs this metadata.
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
-    for name, (dtype, shape) in tensors.items():
+    for name, (dtype, shape) in plan.items():
         start, end = end, end + prod(shape) * dtype.itemsize
         header[name] = {"dtype": CODES[dtype], "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
@@ -54,7 +51,7 @@ def write_tensors(path: Path, tensors: Plan, fetch: Callable[[str], np.ndarray])
     text += b" " * (-len(text) % 8)
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        for name, (dtype, shape) in tensors.items():
+        for name, (dtype, shape) in plan.items():
             array = fetch(name)
             if array.dtype != dtype or array.shape != shape:
                 raise RecordError(f"{name} is {array.dtype} {array.shape}, announced as {dtype} {shape}")
@@ -141,20 +138,22 @@ class ShardedFile:
     def read(self, name: str, index: Index = WHOLE) -> np.ndarray:
         """A tensor or a part of it. Only the stored slices that overlap the part are read."""
         tensor = self._tensors[name]
-        sides = [*(side for side in index if isinstance(side, slice)), *[slice(None)] * len(tensor.shape)]
-        wanted = [side.indices(length)[:2] for side, length in zip(sides, tensor.shape, strict=False)]
+        sides = [side for side in index if isinstance(side, slice)]
+        sides += [slice(None)] * (len(tensor.shape) - len(sides))
+        wanted = [side.indices(length)[:2] for side, length in zip(sides, tensor.shape, strict=True)]
         part = np.empty([end - start for start, end in wanted], tensor.format)
         for stored in tensor.slices:
             overlap = [(max(start, first), min(end, first + length))
                        for (start, end), first, length in zip(wanted, stored.start, stored.size, strict=True)]
             if all(start < end for start, end in overlap):
-                source = _relative_to(stored.start, overlap)
-                target = _relative_to([start for start, _ in wanted], overlap)
-                part[target] = self._files[stored.file].read(stored.key, (*source, ...))
+                in_slice = _relative_to(stored.start, overlap)
+                in_part = _relative_to([start for start, _ in wanted], overlap)
+                part[in_part] = self._files[stored.file].read(stored.key, (*in_slice, ...))
         return part
 
 
 def _relative_to(origin: Sequence[int], ranges: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
+    """Ranges counted from an origin: (4, 6) is ``slice(0, 2)`` from 4 on."""
     return tuple(slice(start - first, end - first) for (start, end), first in zip(ranges, origin, strict=True))
 
 

@@ -27,8 +27,8 @@ class ModelSession:
 
 
 def tokens_at_a_time(shape: ModelShape, platform: str) -> int:
-    """`ModelSession.tokens_at_a_time` of a model: about half a minute's work on a CPU.
-
-    The machine's speed does not count, so that every machine has the same batches and the same answers.
-    """
-    return max(1, CHUNK_OPERATIONS // (2 * parameter_count(shape))) if platform == "cpu" else 0
+    """`ModelSession.tokens_at_a_time` of a model: about half a minute's work on a CPU."""
+    if platform != "cpu":
+        return 0
+    # The machine's speed does not count, so that every machine has the same batches and the same answers.
+    return max(1, CHUNK_OPERATIONS // (2 * parameter_count(shape)))

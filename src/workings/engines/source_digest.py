@@ -10,7 +10,7 @@ from importlib.resources.abc import Traversable
 
 @cache
 def source_digest(*packages: str, modules_of: str = "") -> str:
-    """SHA-256 of the code of packages with their subpackages, and of the modules of ``modules_of`` without these."""
+    """SHA-256 of the code of ``packages`` with subpackages, and of the package ``modules_of`` without subpackages."""
     digest = hashlib.sha256()
     for package in packages:
         _add(digest, files(package))

@@ -22,9 +22,8 @@ MAX_NAME_BYTES = 255
 class WeightFiles:
     """The tensors of a directory in Hugging Face's format, or of a checkpoint, by the names of `models.weights`.
 
-    ``expected``: shape of every tensor that the model needs. Only headers of files are read at first. Raises
-    `RequestError` if a file or tensor is missing or damaged, if a tensor is stored twice, or has another shape, or
-    integers.
+    ``expected``: shape of every tensor that the model needs. At first only headers of files are read. Raises
+    `RequestError` if a file or tensor is missing or damaged, or a tensor has another shape, integers, or two places.
     """
 
     def __init__(self, directory: Path, expected: Mapping[str, tuple[int, ...]]) -> None:
@@ -35,9 +34,9 @@ class WeightFiles:
         self.names = {name: self._stored_name(name) for name in expected}
         """Name in the files of each expected tensor."""
         # Other libraries would give random weights to tensors that the index does not have.
-        for stored in self.names.values() if file_names else ():
+        for stored in self.names.values():
             in_index, actual = file_names.get(stored, "no file"), self._file_with[stored].path.name
-            if in_index != actual:
+            if file_names and in_index != actual:
                 raise RequestError(f"{index} has {stored} in {in_index}, and it is in {actual}",
                                    "the index of these very files", "download the directory again, whole")
         self._check_tensors(expected)
@@ -76,6 +75,7 @@ class WeightFiles:
         return files
 
     def _stored_name(self, name: str) -> str:
+        """The tensor's name in the files, which may be those of a multimodal model."""
         for stored in (name, f"language_model.{name}", f"model.language_model.{name.removeprefix('model.')}"):
             if stored in self._file_with:
                 return stored

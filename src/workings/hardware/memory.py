@@ -1,7 +1,6 @@
 """Memory of this machine: how much a process may use, how much is free now, and bytes as text.
 
-The machine, a control group around this process and an address-space limit of the process (`ulimit -v`) may each limit
-the memory. The lowest limit counts.
+The machine, a control group, and an address-space limit (`ulimit -v`) may each limit it. The lowest limit counts.
 """
 
 import ctypes
@@ -60,7 +59,8 @@ def host_memory(root: Path = Path("/")) -> HostMemory:
 
 def resident_bytes() -> int:
     """Bytes that this process holds now; 0 if the system does not say."""
-    return _statm(Path("/"))[1]
+    _, resident = _statm(Path("/"))
+    return resident
 
 
 def peak_resident_bytes() -> int:
@@ -157,33 +157,29 @@ def byte_text(size: float) -> str:
     return f"{size:.0f} {BYTE_UNITS[unit]}" if unit == 0 else f"{size:.1f} {BYTE_UNITS[unit]}"
 
 
-VARIABLE, MAPPED = "GLIBC_TUNABLES", "glibc.malloc.mmap_threshold"
+TUNABLES, MMAP_THRESHOLD = "GLIBC_TUNABLES", "glibc.malloc.mmap_threshold"  # a variable, and a setting in it
 REUSES_ALIGNED = (2, 38)
 """The first version of glibc that reuses freed aligned blocks."""
 MAPPED_FROM = 1 << 20
 """Size in bytes from which blocks are mapped by the kernel."""
 KEPT_SHARE = 2
 """If freed blocks are kept, a run takes at most this many times its planned memory (1.7 times was measured)."""
-_MMAP_THRESHOLD = -3  # of malloc.h
+M_MMAP_THRESHOLD = -3  # of malloc.h
 
 
 def keeps_freed_blocks() -> bool:
-    """Whether malloc keeps freed blocks that it cannot reuse: old versions of glibc do, unless the user changed it.
-
-    PyTorch asks for aligned blocks only, which these versions do not reuse.
-    """
+    """Whether malloc keeps freed blocks that it cannot reuse: old versions of glibc do, unless the user changed it."""
     library, number = platform.libc_ver()
-    if library != "glibc" or MAPPED in os.environ.get(VARIABLE, ""):
+    if library != "glibc" or MMAP_THRESHOLD in os.environ.get(TUNABLES, ""):
         return False
+    # PyTorch asks for aligned blocks only.
     return tuple(map(int, number.split("."))) < REUSES_ALIGNED
 
 
 def map_large_blocks() -> None:
-    """Make malloc return large blocks to the kernel when they are freed, which takes less memory and more time.
-
-    LoRA of SmolLM2-135M took 1.53 instead of 2.05 GiB (planned 1.47), and 44 instead of 34 s.
-    """
-    ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, MAPPED_FROM)
+    """Make malloc return large freed blocks to the kernel, which takes less memory and more time."""
+    # LoRA of SmolLM2-135M took 1.53 instead of 2.05 GiB (planned 1.47), and 44 instead of 34 s.
+    ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, MAPPED_FROM)
 
 
 def return_free_memory() -> None:

@@ -1,4 +1,4 @@
-"""The JAX engine. Importing it opens nothing; `engine.py` does."""
+"""The JAX engine. Importing it sets variables that JAX reads when it is imported; only `engine.py` opens devices."""
 
 import os
 

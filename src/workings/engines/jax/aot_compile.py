@@ -1,10 +1,10 @@
 """A child process that compiles one program of a run for devices that are not here, and prints the memory it needs.
 
-`target.compile_for` starts it. Question and answer are JSON; the answer is the last line of standard output:
+`target.compile_for` starts it. The program is built by the same functions that `JaxEngine` uses. Question and answer
+are JSON, with the values of `EngineRequest.to_json`, `compile_target` and `Inspection`:
 
-    python -m workings.engines.jax.aot_compile < QUESTION.json
-
-The program is built by the same functions that `JaxEngine` uses.
+    {"request": {…}, "program": "step", "batch": [1, 8, 512], "target": {…}}
+    {"inspection": {…}}, {"absent": "the package …"} or {"failed": "the compiler's message"}
 """
 
 import time
@@ -20,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import topologies
 
-from workings.engines.base import EngineRequest, GenerationShape, program_shape
+from workings.engines.base import EngineRequest, GenerationShape, Inspection, ProgramShape, program_shape
 from workings.engines.child_process import answer_parent
 from workings.engines.jax.generate import bucket, generate, padded_prompts
-from workings.engines.jax.sharding import make_layout
+from workings.engines.jax.sharding import Layout, make_layout
 from workings.engines.jax.spec import (
     abstract_state,
     batch_shapes,
@@ -56,23 +56,24 @@ class LoweredProgram(NamedTuple):
 def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any],
                      size: GenerationShape, *, drawn: int) -> Any:
     """The program of `Generator` for prompts of this size; ``drawn``: samples of each prompt, 0: greedy."""
-    prompts, rows, prompt, room = generation_sizes(size, spec.layout.shape.row_devices, drawn)
+    padded, rows = padded_size(size, spec.layout.shape.row_devices, drawn)
     # Shardings come with the parameters, because `Generator` jits without input shardings.
     params = jax.tree.map(lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
                           abstract["params"], shardings["params"])
     array = jax.ShapeDtypeStruct
-    jitted = jax.jit(partial(generate, spec, room, drawn > 0), out_shardings=spec.layout.sharding())
+    jitted = jax.jit(partial(generate, spec, padded.new_tokens, drawn > 0), out_shardings=spec.layout.sharding())
     # The number of stop tokens, here two, changes the memory by a few bytes only.
-    return jitted.lower(params, array((prompts, prompt), np.int32), array((rows,), np.int32), array((), np.int32),
-                        array((2,), np.int32), array((rows,), np.bool_), array((), jnp.float32),
-                        array((rows,), np.uint32))
+    tokens, lengths = array((padded.prompts, padded.prompt_tokens), np.int32), array((rows,), np.int32)
+    limit, stop_ids, real = array((), np.int32), array((2,), np.int32), array((rows,), np.bool_)
+    temperature, seeds = array((), jnp.float32), array((rows,), np.uint32)
+    return jitted.lower(params, tokens, lengths, limit, stop_ids, real, temperature, seeds)
 
 
-def generation_sizes(size: GenerationShape, devices: int, drawn: int) -> tuple[int, int, int, int]:
-    """Numbers of prompts (split over ``devices``), rows, prompt tokens and new tokens, padded as `Generator` does."""
+def padded_size(size: GenerationShape, devices: int, drawn: int) -> tuple[GenerationShape, int]:
+    """The size of the program on these devices, padded as `Generator` does, and the number of its rows."""
     copies = largest_divisor(drawn, min(MAX_PROMPTS, size.prompts) // devices)
     prompts = padded_prompts(size.prompts // copies, copies, devices)
-    return prompts, prompts * copies, bucket(size.prompt_tokens), bucket(size.new_tokens)
+    return GenerationShape(prompts, bucket(size.prompt_tokens), bucket(size.new_tokens)), prompts * copies
 
 
 WARPS = {"threads_per_block_limit": 1024, "threads_per_warp": 32, "shared_memory_per_block": 49152,
@@ -96,25 +97,29 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
     shardings = state_shardings(spec, state)
     start = time.monotonic()
     program = _lower(ask, spec, state, shardings)
-    seconds, start = {"lower": round(time.monotonic() - start, 1)}, time.monotonic()
-    try:
-        compiled = program.lowered.compile()
-    except jax.errors.JaxRuntimeError as error:
-        answer = refusal(error)
-        if answer is None:
-            return {"failed": str(error)}
-    else:
-        answer = inspection(compiled)
-        size = program_shape(ask["program"], ask["batch"])
-        if isinstance(size, BatchShape):  # prompts of a generation are copied to all devices
-            tokens = tuple(compiled.input_shardings[0][1]["tokens"].shard_shape(size))
-            expected = size._replace(rows=size.rows // layout.shape.row_devices)
-            if tokens != expected:  # a library that read this host's platform while tracing left the batch whole
-                return {"failed": f"each device's program takes tokens {list(tokens)} and not {list(expected)}"}
-    seconds |= {"compile": round(time.monotonic() - start, 1), "compile_cpu": round(time.process_time(), 1)}
+    lowered = time.monotonic()
+    found = _compile(program.lowered, program_shape(ask["program"], ask["batch"]), layout)
+    if isinstance(found, str):
+        return {"failed": found}
+    seconds = {"lower": round(lowered - start, 1), "compile": round(time.monotonic() - lowered, 1),
+               "compile_cpu": round(time.process_time(), 1)}
     return {"inspection": asdict(replace(
-        answer, peak_bytes=answer.peak_bytes + program.waiting_bytes, versions=versions,
+        found, peak_bytes=found.peak_bytes + program.waiting_bytes, versions=versions,
         exact=exact_bytes(state, shardings) | {"batch": program.batch_bytes}, seconds=seconds))}
+
+
+def _compile(lowered: Any, size: ProgramShape, layout: Layout) -> Inspection | str:
+    """The memory of a program, or the message of a compiler that failed for another reason than memory."""
+    try:
+        compiled = lowered.compile()
+    except jax.errors.JaxRuntimeError as error:
+        return refusal(error) or str(error)
+    if isinstance(size, BatchShape):  # prompts of a generation are copied to all devices
+        tokens = tuple(compiled.input_shardings[0][1]["tokens"].shard_shape(size))
+        expected = size._replace(rows=size.rows // layout.shape.row_devices)
+        if tokens != expected:  # a library that read this host's platform while tracing left the batch whole
+            return f"each device's program takes tokens {list(tokens)} and not {list(expected)}"
+    return inspection(compiled)
 
 
 def _devices(target: Mapping[str, Any]) -> tuple[jax.Device, ...]:
@@ -144,17 +149,16 @@ def target_config(card: Mapping[str, Any]) -> str:
             f'dnn_version_info {{ major: 9 minor: 10 }} device_description_str: "{card["kind"]}"')
 
 
-def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any],
-           shardings: dict[str, Any]) -> LoweredProgram:
+def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any], shardings: dict[str, Any]) -> LoweredProgram:
     """The program that is asked for."""
     program, size = ask["program"], program_shape(ask["program"], ask["batch"])
     waiting = _bytes(state, shardings) - _bytes(state["params"], shardings["params"])
     if isinstance(size, GenerationShape):
         drawn = ask["request"]["completions_of_a_prompt"] if program == "drawing" else 0
         lowered = lower_generation(spec, state, shardings, size, drawn=drawn)
-        prompts, _, length, _ = generation_sizes(size, spec.layout.shape.row_devices, drawn)
+        padded, _ = padded_size(size, spec.layout.shape.row_devices, drawn)
         # Prompts are int32. Lengths, seeds and stop tokens are a few bytes per row and are left out.
-        return LoweredProgram(lowered, waiting, 4 * prompts * length)
+        return LoweredProgram(lowered, waiting, 4 * padded.prompts * padded.prompt_tokens)
     arrays = batch_shapes(size, spec.objective.signals if program == "step" else ())
     batch = _bytes(arrays, dict.fromkeys(arrays, spec.layout.batch()))
     if program == "step":

@@ -36,8 +36,7 @@ def _attended(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scal
               softcap: float) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Attention ``[B, S, N, H]``, the float32 weights of the keys and the scores, both ``[B, K, G, S, T]``.
 
-    q ``[B, S, N, H]``, k and v ``[B, T, K, H]``; ``allowed`` ``[B, S, T]``: keys that a query may attend to;
-    ``softcap``: bound of the scores, 0 for none.
+    q ``[B, S, N, H]``, k and v ``[B, T, K, H]``; ``allowed`` ``[B, S, T]``: keys of a query; ``softcap``: 0 for none.
     """
     raw = scores(q, k, scale, softcap)
     # The softmax is float32; its weights are rounded to v's dtype for the product.
@@ -69,7 +68,6 @@ def _backward(scale: float, softcap: float, residuals: Any,
     # The derivative of the softmax. It is 0 for a masked pair, whose weight is 0.
     d_scores = weights * (d_weights - total[..., None]) * scale
     if capped_scores is not None:
-        # The derivative of tanh, from its value.
         d_scores = d_scores * (1 - jnp.square(capped_scores / softcap))
     d_scores = d_scores.astype(q.dtype)
     d_q = jnp.einsum("bkgst,btkh->bskgh", d_scores, k).reshape(q.shape)
@@ -106,11 +104,11 @@ def chunked_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: 
     keys = jnp.arange(length)
 
     @jax.checkpoint
-    def one(xs: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
-        part, part_ids, index = xs
-        distance = (index * chunk + jnp.arange(chunk))[:, None] - keys[None]
-        allowed = (distance >= 0) & (distance < window) & (part_ids[:, :, None] == segment_ids[:, None, :])
-        return _attended(part, k, v, allowed, scale, softcap)[0]
+    def attend_chunk(xs: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        queries, query_ids, number = xs
+        distance = (number * chunk + jnp.arange(chunk))[:, None] - keys[None]
+        allowed = (distance >= 0) & (distance < window) & (query_ids[:, :, None] == segment_ids[:, None, :])
+        return _attended(queries, k, v, allowed, scale, softcap)[0]
 
-    out = jax.lax.map(one, (padded.swapaxes(0, 1), ids.swapaxes(0, 1), jnp.arange(count)))
+    out = jax.lax.map(attend_chunk, (padded.swapaxes(0, 1), ids.swapaxes(0, 1), jnp.arange(count)))
     return out.swapaxes(0, 1).reshape(batch, count * chunk, heads, size)[:, :length]

@@ -6,8 +6,8 @@ tokens ``c d e``:
 
     - - a b  ->  c - a b  ->  c d a b  ->  c d e b
 
-Shape suffixes: L layers, l layers of one kind, B rows, P padded prompt length, C room for new tokens, R slots of a
-ring, N query heads, K key/value heads, H head size, G = N / K.
+Shape suffixes: L layers, l layers of one kind, n layers of a stack, B rows, P padded prompt length, R slots of a ring,
+N query heads, K key/value heads, H head size, G = N / K.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,11 @@ from jax.experimental.layout import Layout as DeviceLayout
 from jax.experimental.layout import with_layout_constraint
 
 from workings.engines.jax.attention import MASKED, scores
-from workings.engines.jax.layers import KeysValues, slides
+from workings.engines.jax.layers import GLOBAL, LOCAL, KeysValues, kind_of, slides
 from workings.engines.jax.model import Attend
 from workings.engines.jax.params_tree import stacks
 from workings.engines.jax.sharding import TP, Layout
 from workings.models.shape import ModelShape
-
-LOCAL, GLOBAL = "local", "global"
 
 
 class Ring(NamedTuple):
@@ -43,7 +41,7 @@ Caches = dict[str, Ring]
 def layers_of(shape: ModelShape) -> dict[str, list[int]]:
     """Numbers of the layers of each kind that have their own keys and values."""
     own = [i for i in range(shape.layers) if not shape.shares_keys(i)]
-    kinds = {LOCAL: [i for i in own if shape.slides(i)], GLOBAL: [i for i in own if not shape.slides(i)]}
+    kinds = {kind: [i for i in own if kind_of(shape, i) == kind] for kind in (LOCAL, GLOBAL)}
     return {kind: layers for kind, layers in kinds.items() if layers}
 
 
@@ -67,17 +65,18 @@ def select_layers(shape: ModelShape, kv_by_stack: dict[str, KeysValues], layers:
     return Ring(select(0), select(1))
 
 
-def from_prompts(shape: ModelShape, layout: Layout, kv_by_stack: dict[str, KeysValues], room: int) -> Caches:
+def from_prompts(shape: ModelShape, layout: Layout, kv_by_stack: dict[str, KeysValues], capacity: int) -> Caches:
     """Rings that begin with the last tokens of the prompts, as many as each kind of layer can attend to.
 
-    ``kv_by_stack``: ``[n, B, P, K, H]`` of prompts that are padded on the left; ``room``: new tokens of a row.
+    ``kv_by_stack``: ``[n, B, P, K, H]`` of prompts that are padded on the left; ``capacity``: new tokens of a row.
     """
     def last_tokens(kind: str, x: jax.Array) -> jax.Array:
         padded = x.shape[2]
-        slots = min(shape.sliding_window, padded + room) if kind == LOCAL else padded + room
-        x = x[:, :, max(0, padded - slots):]
+        all_tokens = padded + capacity
+        slots = min(shape.sliding_window, all_tokens) if kind == LOCAL else all_tokens
         free = max(0, slots - padded)
-        return _shard(layout, jnp.pad(x, ((0, 0), (0, 0), (free, 0), (0, 0), (0, 0))))
+        last = x[:, :, max(0, padded - slots):]
+        return _shard(layout, jnp.pad(last, ((0, 0), (0, 0), (free, 0), (0, 0), (0, 0))))
 
     return {kind: Ring(*(last_tokens(kind, x) for x in select_layers(shape, kv_by_stack, layers)))
             for kind, layers in layers_of(shape).items()}
@@ -129,13 +128,13 @@ def attend_to_cache(q: jax.Array, k: jax.Array, v: jax.Array, ring: Ring, index:
                     count: jax.Array, *, window: jax.Array, scale: float, softcap: float) -> jax.Array:
     """Attention ``[B, 1, N, H]`` of new token number ``count`` to the tokens of a layer's ring and to itself.
 
-    q ``[B, 1, N, H]``; k and v ``[B, 1, K, H]``: the token's own, which the ring does not have yet; ``index``: of the
-    layer in the ring; ``position`` ``[B]``: of the token in its row; ``window``: positions that the layer attends to,
-    the token's own included; ``softcap``: bound of the scores, 0 for none.
+    q ``[B, 1, N, H]``; k and v ``[B, 1, K, H]``: the token's own, not yet in the ring; ``index``: of the layer in the
+    ring; ``position`` ``[B]``: of the token in its row; ``window``: as in `layer_constants`; ``softcap``: 0 for none.
     """
     keys, values = ring.keys[index], ring.values[index]
-    size = keys.shape[1]
-    distance = size - (jnp.arange(size) - count) % size  # from the token back to the token in each slot: 1 to R
+    slots = keys.shape[1]
+    # From the token back to the token in each slot, 1 to R: for token 1 and the slots `c - a b` 1, 4, 3 and 2.
+    distance = slots - (jnp.arange(slots) - count) % slots
     # Padding and free slots are further back than the row's first token.
     visible = (distance[None] <= position[:, None]) & (distance < window)[None]
     old = jnp.where(visible[:, None, None, None], scores(q, keys, scale, softcap), MASKED)
@@ -158,7 +157,8 @@ def attend_cached(shape: ModelShape, caches: Caches, position: jax.Array, count:
                                            window=inputs["window"], scale=scale, softcap=shape.attention_softcap)
 
         if len(caches) == 1:
-            return to_ring(*caches)()
+            (kind,) = caches
+            return to_ring(kind)()
         local = slides(shape, layers, inputs)
         if isinstance(local, bool):
             return to_ring(LOCAL if local else GLOBAL)()

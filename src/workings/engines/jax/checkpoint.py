@@ -17,10 +17,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from workings.config.method import FULL
 from workings.engines import checkpoint_files as files
-from workings.engines.jax import nf4
 from workings.engines.jax.init import parameter_shapes
 from workings.engines.jax.lora import adapter_shapes, init_adapters, merged
-from workings.engines.jax.nf4 import ABSMAX, CODES, dequantize
+from workings.engines.jax.nf4 import ABSMAX, CODES, dequantize, quantize, stored_shapes
 from workings.engines.jax.params_tree import Params, flatten_params, layer_numbers, layer_tensor, unflatten_params
 from workings.engines.jax.projection import ADAPTER, ADAPTER_A, ADAPTER_B, SCALE, is_adapter
 from workings.engines.jax.sharding import NF4_TENSORS
@@ -52,45 +51,48 @@ def gather(replicated: NamedSharding, of_a_stack: bool) -> Any:
 
 
 def _stored_names(key: str, x: Any) -> list[tuple[str, int | None]]:
-    """Names of a flat array's tensors in a file, and the index of each in a stack; None for an array without layers.
-
-    A key may begin with a slot of the optimizer: ``SLOT|NAME`` is stored as ``SLOT.NAME``.
-    """
+    """Names of a flat array's tensors in a file, and the index of each in a stack; None for an array without layers."""
+    # In the optimizer's state the key is ``SLOT|NAME``, which is stored as ``SLOT.NAME``.
     slot, _, name = key.rpartition("|")
-    stacked = name.startswith("layers.")
-    return [(f"{slot}.{stored}" if slot else stored, i if stacked else None)
-            for i, stored in enumerate(unstacked(name, x.shape[0] if stacked else 0))]
+    prefix = f"{slot}." if slot else ""
+    if not name.startswith("layers."):
+        return [(f"{prefix}{name}", None)]
+    return [(f"{prefix}{stored}", i) for i, stored in enumerate(unstacked(name, x.shape[0]))]
 
 
 def write(path: Path, arrays: Mapping[str, Any], make: Callable[[str], jax.Array]) -> None:
     """Write flat arrays in process 0, with the help of the others; ``make`` gives each array when it is written."""
     plan: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
-    source: dict[str, tuple[str, int | None]] = {}
+    sources: dict[str, tuple[str, int | None]] = {}
     for key, x in arrays.items():
         for stored, layer in _stored_names(key, x):
             plan[stored] = (np.dtype(x.dtype), x.shape if layer is None else x.shape[1:])
-            source[stored] = (key, layer)
+            sources[stored] = (key, layer)
     # The layers of a stack follow each other, so each array is made once.
-    held: dict[str, Any] = {}
+    last_made: dict[str, Any] = {}
 
     def fetch(stored: str) -> np.ndarray:
-        key, layer = source[stored]
-        if key not in held:
+        key, layer = sources[stored]
+        if key not in last_made:
             # Before the next array is made, so that only one exists.
-            held.clear()
+            last_made.clear()
             made = make(key)
-            held[key] = np.asarray(made) if made.is_fully_addressable else made
-        array = held[key]
-        if isinstance(array, np.ndarray):
-            return array if layer is None else array[layer]
-        program = gather(NamedSharding(array.sharding.mesh, PartitionSpec()), of_a_stack=layer is not None)
-        return np.asarray(program(array, layer or 0).addressable_data(0))
+            last_made[key] = np.asarray(made) if made.is_fully_addressable else made
+        return _fetched(last_made[key], layer)
 
     if jax.process_index() == 0:
         write_tensors(path, plan, fetch)
         return
     for stored in plan:
         fetch(stored)
+
+
+def _fetched(array: Any, layer: int | None) -> np.ndarray:
+    """An array or one layer of it in NumPy; if several processes have parts of it, all of them must call this."""
+    if isinstance(array, np.ndarray):
+        return array if layer is None else array[layer]
+    program = gather(NamedSharding(array.sharding.mesh, PartitionSpec()), of_a_stack=layer is not None)
+    return np.asarray(program(array, layer or 0).addressable_data(0))
 
 
 def _files(state: Mapping[str, Any], spec: StepSpec) -> dict[str, dict[str, jax.Array]]:
@@ -113,19 +115,19 @@ def save_shards(state: Mapping[str, Any], spec: StepSpec, directory: Path) -> No
 
 def _write_slices(directory: Path, file: str, arrays: Mapping[str, jax.Array]) -> None:
     plan: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
-    source: dict[str, tuple[jax.Array, int | None]] = {}
+    sources: dict[str, tuple[jax.Array, int | None]] = {}
     for key, x in arrays.items():
         for shard in (shard for shard in x.addressable_shards if shard.replica_id == 0):
             starts = [side.indices(length)[0] for side, length in zip(shard.index, x.shape, strict=True)]
             for stored, layer in _stored_names(key, x):
-                first = 0 if layer is None else 1  # a stack is not split by layers
-                size = shard.data.shape[first:]
-                name = slice_name(stored, starts[first:], size, x.shape[first:])
-                plan[name], source[name] = (np.dtype(x.dtype), size), (shard.data, layer)
+                first_axis = 0 if layer is None else 1  # a stack is not split by layers
+                size = shard.data.shape[first_axis:]
+                name = slice_name(stored, starts[first_axis:], size, x.shape[first_axis:])
+                plan[name], sources[name] = (np.dtype(x.dtype), size), (shard.data, layer)
 
     def fetch(name: str) -> np.ndarray:
-        x, layer = source[name]
-        return np.asarray(x) if layer is None else np.asarray(x)[layer]
+        part, layer = sources[name]
+        return _fetched(np.asarray(part), layer)
 
     write_shard(directory, file, (jax.process_index(), jax.process_count()), plan, fetch)
 
@@ -134,27 +136,33 @@ _Read = Callable[[str, Index], np.ndarray]
 """Reads a part of a tensor by its name in the file."""
 
 
-def _placed(read: _Read, name: str, spec: Any, sharding: Any) -> jax.Array:
-    """The array of a flat name with its layers stacked, in the state's dtype; a process reads its devices' parts."""
+def _placed(read: _Read, name: str, abstract: Any, sharding: Any) -> jax.Array:
+    """The array of a flat name, in the shape and dtype of ``abstract``; a process reads its devices' parts."""
     def part(index: tuple[slice, ...] | None) -> np.ndarray:
         assert index is not None  # only the type allows it
         if not name.startswith("layers."):
-            return read(name, (*index, ...)).astype(spec.dtype, copy=False)
+            return read(name, (*index, ...)).astype(abstract.dtype, copy=False)
         # Filled and cast layer by layer, so that the whole stack exists only once.
-        size = [len(range(*side.indices(length))) for side, length in zip(index, spec.shape, strict=True)]
-        out = np.empty(size, spec.dtype)
-        for i, stored in enumerate(unstacked(name, spec.shape[0])[index[0]]):
-            out[i] = read(stored, (*index[1:], ...))
-        return out
+        size = [len(range(*side.indices(length))) for side, length in zip(index, abstract.shape, strict=True)]
+        stack = np.empty(size, abstract.dtype)
+        layers, part_of_layer = index[0], index[1:]
+        for i, stored in enumerate(unstacked(name, abstract.shape[0])[layers]):
+            stack[i] = read(stored, (*part_of_layer, ...))
+        return stack
 
-    return jax.make_array_from_callback(spec.shape, sharding, part)
+    return jax.make_array_from_callback(abstract.shape, sharding, part)
 
 
-def _reader(file: files.CheckpointFile, spec: Mapping[str, Any], slot: str) -> _Read:
+def _reader(file: files.CheckpointFile, arrays: Mapping[str, Any], slot: str) -> _Read:
     """A function that reads tensors of one slot (empty: the weights), and checks their shapes and dtypes."""
     expected = {stored: (x.shape[1:] if name.startswith("layers.") else x.shape, np.dtype(x.dtype))
-                for name, x in spec.items() for stored in unstacked(name, x.shape[0] if x.shape else 0)}
-    return lambda stored, index: file.read(f"{slot}.{stored}" if slot else stored, *expected[stored], index)
+                for name, x in arrays.items() for stored in unstacked(name, x.shape[0] if x.shape else 0)}
+
+    def read(stored: str, index: Index) -> np.ndarray:
+        shape, dtype = expected[stored]
+        return file.read(f"{slot}.{stored}" if slot else stored, shape, dtype, index)
+
+    return read
 
 
 def restore(directory: Path, spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any],
@@ -196,13 +204,13 @@ def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Pa
                        out_shardings={name: shardings[name] for name in adapter_shapes(lora, spec.shape)})
         params |= make(np.uint32(seed))
     for name, x in flatten_params(abstract).items():
-        if name.endswith(f".{nf4.CODES}"):
-            stem = name.removesuffix(nf4.CODES)
-            arrays = _quantized(source.read, f"{stem}weight", spec)
-            params |= {key: jax.make_array_from_callback(array.shape, shardings[key], array.__getitem__)
-                       for key, array in zip((name, stem + nf4.ABSMAX), arrays, strict=True)}
+        if name.endswith(f".{CODES}"):
+            stem = name.removesuffix(CODES)
+            codes, scales = _quantized(source.read, f"{stem}weight", spec)
+            for key, array in ((name, codes), (f"{stem}{ABSMAX}", scales)):
+                params[key] = jax.make_array_from_callback(array.shape, shardings[key], array.__getitem__)
         # Scales are read with their codes, and adapters are made above.
-        elif name not in params and not name.endswith(f".{nf4.ABSMAX}"):
+        elif name not in params and not name.endswith(f".{ABSMAX}"):
             params[name] = _placed(source.read, name, x, shardings[name])
     return unflatten_params(params)
 
@@ -210,10 +218,11 @@ def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Pa
 def _quantized(read: Callable[[str], np.ndarray], name: str, spec: StepSpec) -> tuple[np.ndarray, np.ndarray]:
     """Codes and scales of one stacked projection. Weights are rounded to ``precision.parameters`` first."""
     layers = layer_numbers(name, spec.shape.layers)
-    sizes = nf4.stored_shapes(layer_shapes(spec.shape, layers[0])[layer_tensor(name)])
-    codes, scales = np.empty((len(layers), *sizes[0]), np.uint8), np.empty((len(layers), *sizes[1]), np.float32)
+    codes_shape, scales_shape = stored_shapes(layer_shapes(spec.shape, layers[0])[layer_tensor(name)])
+    codes = np.empty((len(layers), *codes_shape), np.uint8)
+    scales = np.empty((len(layers), *scales_shape), np.float32)
     for i, tensor in enumerate(unstacked(name, len(layers))):
-        codes[i], scales[i] = nf4.quantize(np.asarray(read(tensor)).astype(spec.parameter_dtype))
+        codes[i], scales[i] = quantize(np.asarray(read(tensor)).astype(spec.parameter_dtype))
     return codes, scales
 
 
@@ -247,8 +256,8 @@ def _full(tensors: dict[str, jax.Array], name: str, inner: int, dtype: Any) -> j
 def _combined(tensors: dict[str, jax.Array], scale: jax.Array | None, inner: int, dtype: Any) -> jax.Array:
     if CODES in tensors:
         # Layer by layer, because the product of codes and scales is float32.
-        weight = jax.lax.map(lambda pair: dequantize(pair[0], pair[1], inner, dtype).T,
-                             (tensors[CODES], tensors[ABSMAX]))
+        quantized = {key: tensors[key] for key in NF4_TENSORS}
+        weight = jax.lax.map(lambda layer: dequantize(layer[CODES], layer[ABSMAX], inner, dtype).T, quantized)
     else:
         weight = tensors["weight"]
     if scale is None or ADAPTER_A not in tensors:

@@ -51,7 +51,7 @@ class JaxEngine(JaxPlanning):
     def open(cls, request: base.EngineRequest) -> "JaxEngine":
         """Find the devices. Raises `DeviceError` if the requested device is absent or unusable."""
         devices = device.find_devices(request.device)
-        processes.refuse_strangers(devices.devices)
+        processes.refuse_unconnected_hosts(devices.devices)
         # JAX opens its cache once in a process, with the first compilation.
         if devices.platform == "cpu":
             device.keep_programs()
@@ -77,8 +77,8 @@ class JaxEngine(JaxPlanning):
         def of(tree: Any) -> str:
             return " and ".join(sorted({str(x.dtype) for x in jax.tree.leaves(tree)}))
 
-        params, trained = self.abstract_state["params"], of(self.spec.trained(self.abstract_state["params"]))
-        return {"parameters": of(params), "compute": str(np.dtype(self.spec.compute_dtype)),
+        trained = of(self.spec.trained(self.abstract_state["params"]))
+        return {"parameters": of(self.abstract_state["params"]), "compute": str(np.dtype(self.spec.compute_dtype)),
                 "moments": of(self.abstract_state["moments"]), "gradients": trained, "accumulator": trained}
 
     def init(self, seed: int, *, trainable: bool = True) -> State:
@@ -103,8 +103,8 @@ class JaxEngine(JaxPlanning):
         state = {"params": params, "step": jax.device_put(np.int32(0), self.shardings["step"])}
         if not trainable:
             return state
-        return state | {
-            "moments": jax.jit(self.spec.fresh_moments, out_shardings=self.shardings["moments"])(params)}
+        moments = jax.jit(self.spec.fresh_moments, out_shardings=self.shardings["moments"])(params)
+        return {**state, "moments": moments}
 
     def _arrays(self, batch: Batch, signals: tuple[str, ...] = ()) -> dict[str, Any]:
         """A batch as arguments of the compiled programs. Every process has the whole batch and passes its own rows."""
@@ -153,8 +153,8 @@ class JaxEngine(JaxPlanning):
 
     def most_likely(self, state: State, batch: Batch, count: int, below: int) -> tuple[np.ndarray, np.ndarray]:
         """``[A, B, S, K]`` most likely tokens of each supervised position, and their log probabilities."""
-        tokens, of_tokens = self._run_forward(most_likely, state, batch, count, below)
-        return np.asarray(tokens), np.asarray(of_tokens)
+        tokens, log_probs = self._run_forward(most_likely, state, batch, count, below)
+        return np.asarray(tokens), np.asarray(log_probs)
 
     def without_adapters(self, state: State) -> State:
         """The model without its adapters. It shares the frozen arrays of ``state``, which the next step consumes."""

@@ -1,7 +1,6 @@
 """Flash attention on TPU by JAX's splash kernel, which skips blocks of scores that the mask leaves empty.
 
-It supports segments, soft caps and local windows. A kernel is made for one mask, so a model with sliding layers has
-two kernels, and each layer of a scan runs the one that it needs.
+It supports segments, soft caps and windows. A kernel has one mask, so a model with sliding layers has two kernels.
 """
 
 from collections.abc import Callable
@@ -34,11 +33,7 @@ def flash_refusal(shape: ModelShape, kind: str) -> str:
 
 
 def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool = False) -> Callable[..., jax.Array]:
-    """An attention function (`workings.engines.jax.attention.Attention`) for one model on one mesh.
-
-    ``interpret``: run the kernel's steps one by one on any device (tests). Raises `RequestError` for a chip or a head
-    size that the kernel does not support.
-    """
+    """An `Attention` for a model on a mesh; ``interpret``: on any device, for tests. Raises for a `flash_refusal`."""
     if refusal := flash_refusal(shape, layout.mesh.devices.flat[0].device_kind):
         raise RequestError(f"memory.attention: flash does not work here: {refusal}", "a chip and a head size that fit",
                            "memory.attention=chunked")
@@ -50,29 +45,30 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
     def attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: jax.Array, window: jax.Array,
                   slides: bool | jax.Array, scale: float, softcap: float) -> jax.Array:
         del window  # fixed in the kernels
-        row_length = q.shape[1]
         # Rows are padded at the end to a length that the kernel supports; causality hides the padding.
+        row_length = q.shape[1]
         padding = ((0, 0), (0, -row_length % LANES))
-        q, k, v = (jnp.pad(x, (*padding, (0, 0), (0, 0))) for x in (q, k, v))
-        segment_ids = jnp.pad(segment_ids, padding)
-        length = q.shape[1]
+        padded = [jnp.pad(x, (*padding, (0, 0), (0, 0))) for x in (q, k, v)]
+        length = padded[0].shape[1]
         # The kernel does not scale scores, and it has heads before positions.
-        q, k, v = (x.swapaxes(1, 2) for x in (q if scale == 1 else q * scale, k, v))
-        run = partial(_run, layout, heads_axis, q, k, v, segment_ids)
-        shards = layout.shape.tp if heads_axis else 1
-        causal = _kernel(shape.heads, length, 0, softcap, interpret, shards)
+        scaled = padded if scale == 1 else [padded[0] * scale, *padded[1:]]
+        queries, keys, values = (x.swapaxes(1, 2) for x in scaled)
+        run = partial(_run, layout, heads_axis, queries, keys, values, jnp.pad(segment_ids, padding))
+        kernel = partial(_kernel, shape.heads, length, softcap=softcap, interpret=interpret,
+                         shards=layout.shape.tp if heads_axis else 1)
+        causal = kernel(window=0)
         # A window as long as the row hides nothing.
         if not sliding or shape.sliding_window >= length or slides is False:
             out = run(causal)
         else:
-            local = _kernel(shape.heads, length, shape.sliding_window, softcap, interpret, shards)
+            local = kernel(window=shape.sliding_window)
             out = run(local) if slides is True else jax.lax.cond(slides, lambda: run(local), lambda: run(causal))
         return out.swapaxes(1, 2)[:, :row_length]
 
     return attention
 
 
-def _kernel(heads: int, length: int, window: int, softcap: float, interpret: bool, shards: int) -> Any:
+def _kernel(heads: int, length: int, *, window: int, softcap: float, interpret: bool, shards: int) -> Any:
     """A splash kernel for causal attention to the last ``window`` positions, or to all of them if it is 0."""
     mask = masks.LocalMask((length, length), (window - 1, 0), 0) if window else masks.CausalMask((length, length))
     block = next(b for b in (BLOCK, 256, LANES) if length % b == 0)

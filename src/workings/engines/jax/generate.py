@@ -3,9 +3,9 @@
 Prompts are padded on the left to a power of two, so that few programs are compiled. Only prompts of the same padded
 length share a batch, so a completion does not depend on the other prompts of its batch. If several completions of one
 prompt are sampled, the prompt is read once and its cache is repeated.
+A program generates up to ``capacity`` new tokens for each row, which is a power of two.
 
-Shape suffixes: L layers, B rows, G prompts that are read, P padded prompt length, K heads, H head size, D width,
-V vocabulary.
+Shape suffixes: n layers, B rows, G prompts, P padded prompt length, K heads, H head size, D width, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.flash_attention import LANES
 from workings.engines.jax.layers import KeysValues, Layer, LayerScan
 from workings.engines.jax.params_tree import Params
-from workings.engines.jax.sharding import FSDP, TP, P
+from workings.engines.jax.sharding import FSDP, TP, Layout, P
 from workings.engines.jax.step import StepSpec
 from workings.engines.prefill import MAX_PROMPTS, check_prompts, check_sampling, copies_of_each, prompts_at_a_time
 from workings.models.family import EMBEDDING
@@ -41,81 +41,104 @@ def _prefill(spec: StepSpec, params: Params, tokens: jax.Array,
              lengths: jax.Array) -> tuple[jax.Array, dict[str, KeysValues]]:
     """Last hidden state ``[G, D]`` of the prompts, and keys and values ``[n, G, P, K, H]`` of every stack of layers."""
     # Negative in the padding, which is a segment of its own.
-    positions = jnp.arange(tokens.shape[1])[None] - (tokens.shape[1] - lengths)[:, None]
-    positions, segments = jnp.maximum(positions, 0), (positions >= 0).astype(jnp.int32)
+    from_first = jnp.arange(tokens.shape[1])[None] - (tokens.shape[1] - lengths)[:, None]
+    positions, segments = jnp.maximum(from_first, 0), (from_first >= 0).astype(jnp.int32)
     attention = spec.attention if tokens.shape[1] % LANES == 0 else plain_attention  # flash needs multiples of LANES
     x, kv_by_stack = model.run_layers(params, spec.shape, tokens, positions, segments, attention=attention,
                                       dtype=spec.compute_dtype, layout=spec.layout, keep_kv=True)
     return x[:, -1], kv_by_stack
 
 
+@dataclass(frozen=True)
+class _Parts:
+    """Splits the axis of the prompts into ``[devices, parts, rows]``: each device reads some prompts of each part.
+
+    Of prompts 0 to 7 on two devices, the first of two parts has 0, 1, 4 and 5. ``axis``: of the prompts in an array.
+    """
+
+    layout: Layout
+    count: int
+
+    def split(self, x: jax.Array, axis: int) -> jax.Array:
+        return x.reshape(*x.shape[:axis], self.layout.shape.row_devices, self.count, -1, *x.shape[axis + 1:])
+
+    def merge(self, x: jax.Array, axis: int) -> jax.Array:
+        return x.reshape(*x.shape[:axis], -1, *x.shape[axis + 3:])
+
+    def shard(self, x: jax.Array, axis: int) -> jax.Array:
+        """Keep rows on their devices; the compiler chooses the sharding of the other axes."""
+        free = [P.UNCONSTRAINED] * x.ndim
+        return self.layout.constrain(x, *free[:axis], self.layout.row_axes, *free[axis + 1:])
+
+    def read(self, x: jax.Array, part: jax.Array) -> jax.Array:
+        """The prompts of one part of an array ``[G, ...]``."""
+        return self.merge(jax.lax.dynamic_slice_in_dim(self.split(x, 0), part, 1, 1), 0)
+
+    def write(self, buffer: jax.Array, x: jax.Array, part: jax.Array, axis: int) -> jax.Array:
+        """A split array with the prompts x of one part."""
+        rows = x.reshape(*buffer.shape[:axis + 1], 1, *buffer.shape[axis + 2:])
+        return self.shard(jax.lax.dynamic_update_slice_in_dim(buffer, rows, part, axis + 1), axis)
+
+
 def _prefill_in_parts(spec: StepSpec, params: Params, tokens: jax.Array, lengths: jax.Array,
-                      room: int) -> tuple[jax.Array, cache.Caches]:
-    """Last hidden state ``[G, D]`` of the prompts, and caches with room for new tokens.
+                      capacity: int) -> tuple[jax.Array, cache.Caches]:
+    """Last hidden state ``[G, D]`` of the prompts, and caches for them and for new tokens.
 
     Prompts are read in the fewest equal parts that are small enough (`workings.engines.prefill`), one after the other.
-    Each device reads some prompts of each part: the axis ``[G]`` becomes ``[devices, parts, rows of a part]``.
     """
     layout = spec.layout
     rows = tokens.shape[0] // layout.shape.row_devices
     most_rows = prompts_at_a_time(spec.shape, tokens.shape[1], jnp.dtype(spec.compute_dtype).itemsize)
-    parts = next(n for n in range(1, rows + 1) if rows % n == 0 and rows // n <= most_rows)
-    by_head = parts > 1 and cache.fills_by_head(layout)
+    parts = _Parts(layout, next(n for n in range(1, rows + 1) if rows % n == 0 and rows // n <= most_rows))
+    by_head = parts.count > 1 and cache.fills_by_head(layout)
 
     def prefill(tokens: jax.Array, lengths: jax.Array) -> tuple[jax.Array, cache.Caches]:
-        x, kv_by_stack = _prefill(spec, params, tokens, lengths)
-        caches = cache.from_prompts(spec.shape, layout, kv_by_stack, room)
-        return x, cache.by_head(caches) if by_head else caches
+        hidden, kv_by_stack = _prefill(spec, params, tokens, lengths)
+        caches = cache.from_prompts(spec.shape, layout, kv_by_stack, capacity)
+        return hidden, cache.by_head(caches) if by_head else caches
 
-    if parts == 1:
+    if parts.count == 1:
         return prefill(tokens, lengths)
 
-    def split(x: jax.Array, axis: int) -> jax.Array:
-        return x.reshape(*x.shape[:axis], layout.shape.row_devices, parts, -1, *x.shape[axis + 1:])
-
-    def merge(x: jax.Array, axis: int) -> jax.Array:
-        return x.reshape(*x.shape[:axis], -1, *x.shape[axis + 3:])
-
-    def shard(x: jax.Array, axis: int) -> jax.Array:
-        """Keep rows on their devices; the compiler chooses the sharding of the other axes."""
-        free = [P.UNCONSTRAINED] * x.ndim
-        return layout.constrain(x, *free[:axis], layout.row_axes, *free[axis + 1:])
-
-    def write(buffer: jax.Array, rows: jax.Array, part: jax.Array, axis: int) -> jax.Array:
-        rows = rows.reshape(*buffer.shape[:axis + 1], 1, *buffer.shape[axis + 2:])
-        return shard(jax.lax.dynamic_update_slice_in_dim(buffer, rows, part, axis + 1), axis)
-
-    def prefill_part(part: jax.Array, buffers: tuple[jax.Array, cache.Caches]) -> tuple[jax.Array, cache.Caches]:
-        own = (merge(jax.lax.dynamic_slice_in_dim(split(array, 0), part, 1, 1), 0) for array in (tokens, lengths))
-        (all_x, all_caches), (x, caches) = buffers, prefill(*own)
-        return write(all_x, x, part, 0), jax.tree.map(lambda buffer, x: write(buffer, x, part, 1), all_caches, caches)
+    def prefill_part(part: jax.Array, so_far: tuple[jax.Array, cache.Caches]) -> tuple[jax.Array, cache.Caches]:
+        all_hidden, all_caches = so_far
+        hidden, caches = prefill(parts.read(tokens, part), parts.read(lengths, part))
+        return (parts.write(all_hidden, hidden, part, 0),
+                jax.tree.map(lambda buffer, x: parts.write(buffer, x, part, 1), all_caches, caches))
 
     # Each part is written into the caches of all rows in place, so that these exist once.
-    x, caches = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(prefill, tokens, lengths))
-    buffers = shard(split(x, 0), 0), jax.tree.map(lambda x: shard(split(x, 1), 1), caches)
-    x, caches = jax.lax.fori_loop(0, parts, prefill_part, buffers)
-    caches = jax.tree.map(lambda x: merge(x, 1), caches)
-    return merge(x, 0), cache.by_position(caches) if by_head else caches
+    hidden, caches = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(prefill, tokens, lengths))
+    empty = parts.shard(parts.split(hidden, 0), 0), jax.tree.map(lambda x: parts.shard(parts.split(x, 1), 1), caches)
+    all_hidden, all_caches = jax.lax.fori_loop(0, parts.count, prefill_part, empty)
+    merged = jax.tree.map(lambda x: parts.merge(x, 1), all_caches)
+    return parts.merge(all_hidden, 0), cache.by_position(merged) if by_head else merged
 
 
 def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Array, count: jax.Array,
             caches: cache.Caches) -> tuple[jax.Array, cache.Caches]:
     """Hidden state ``[B, D]`` of new token number ``count`` of every row, and the caches with it."""
-    def layer(layers: Sequence[int]) -> Layer:
+    embedded = model.embed(params[EMBEDDING], token[:, None], spec.shape, spec.compute_dtype, spec.layout)
+    inputs, transform = model.per_layer_inputs(params, spec.shape, token[:, None], embedded, spec.layout)
+    index = jnp.asarray(cache.index_in_kind(spec.shape))
+
+    def make_layer(layers: Sequence[int]) -> Layer:
         attend = cache.attend_cached(spec.shape, caches, position, count, model.query_scale(spec.shape), layers)
         return lambda x, xs: model.block(x, xs[0], position[:, None], spec.shape, attend, transform(xs[1]),
                                          spec.layout, layers[0])
 
-    x = model.embed(params[EMBEDDING], token[:, None], spec.shape, spec.compute_dtype, spec.layout)
-    inputs, transform = model.per_layer_inputs(params, spec.shape, token[:, None], x, spec.layout)
-    inputs = {**inputs, "index": jnp.asarray(cache.index_in_kind(spec.shape))}
     # The scan reads the caches and returns the token's keys and values, which are written after it.
-    x, kv_by_stack = LayerScan(spec.shape, layer, inputs, keep_kv=True).run(params, x)
+    scan = LayerScan(spec.shape, make_layer, {**inputs, "index": index}, keep_kv=True)
+    x, kv_by_stack = scan.run(params, embedded)
     return x[:, 0], cache.append(spec.shape, spec.layout, caches, kv_by_stack, count)
 
 
-GeneratedTokens = tuple[jax.Array, ...]
-"""Tokens, int32; if they are sampled also their log probabilities, float32."""
+class GeneratedTokens(NamedTuple):
+    """New tokens of all rows (int32); if they are sampled also their log probabilities (float32)."""
+
+    tokens: jax.Array
+    log_probs: jax.Array | None = None
+
+
 PickToken = Callable[[Params, jax.Array, jax.Array], GeneratedTokens]
 """``(params, hidden states [B, D], number of the new token) -> [B]`` `GeneratedTokens`."""
 
@@ -130,24 +153,24 @@ class DecodeState(NamedTuple):
     finished: jax.Array
     """``[B]`` bool: rows that have ended, and padding."""
     written: GeneratedTokens
-    """``[B, room]``: 0 after a row's end."""
+    """``[B, capacity]``: 0 after a row's end."""
     caches: cache.Caches
     """Keys and values of the prompts and of the written tokens."""
 
 
-def start_decoding(spec: StepSpec, room: int, pick: PickToken, params: Params, tokens: jax.Array, lengths: jax.Array,
-                   real: jax.Array) -> DecodeState:
+def start_decoding(spec: StepSpec, capacity: int, pick: PickToken, params: Params, tokens: jax.Array,
+                   lengths: jax.Array, real: jax.Array) -> DecodeState:
     """The state after the prompts are read: the first token of each row is picked, and none is written.
 
     ``tokens`` ``[G, P]``: prompts, padded on the left; each is continued by B / G rows, which follow each other;
-    ``lengths`` ``[B]``: of the rows' prompts; ``real`` ``[B]`` bool: rows that are not padding; ``room``: new tokens of
-    a row.
+    ``lengths`` ``[B]``: of the rows' prompts; ``real`` ``[B]`` bool: rows that are not padding.
     """
-    copies = lengths.shape[0] // tokens.shape[0]
-    x, caches = _prefill_in_parts(spec, params, tokens, lengths[::copies], room)
-    x, caches = jnp.repeat(x, copies, 0), cache.repeat_rows(spec.layout, caches, copies)
-    first = pick(params, x, jnp.int32(0))
-    written = tuple(jnp.zeros((lengths.shape[0], room), x.dtype) for x in first)
+    rows = lengths.shape[0]
+    copies = rows // tokens.shape[0]
+    of_prompts, prompt_caches = _prefill_in_parts(spec, params, tokens, lengths[::copies], capacity)
+    hidden, caches = jnp.repeat(of_prompts, copies, 0), cache.repeat_rows(spec.layout, prompt_caches, copies)
+    first = pick(params, hidden, jnp.int32(0))
+    written = jax.tree.map(lambda x: jnp.zeros((rows, capacity), x.dtype), first)
     return DecodeState(jnp.int32(0), first, ~real, written, caches)
 
 
@@ -158,13 +181,16 @@ def decode_until(spec: StepSpec, pick: PickToken, params: Params, lengths: jax.A
         return (state.step < limit) & ~jnp.all(state.finished)
 
     def decode_token(state: DecodeState) -> DecodeState:
-        count, next_tokens, finished, written, caches = state
-        written = tuple(jax.lax.dynamic_update_slice(buffer, jnp.where(finished, 0, x)[:, None], (0, count))
-                        for buffer, x in zip(written, next_tokens, strict=True))
+        count, token = state.step, state.next_tokens.tokens
+
+        def write(buffer: jax.Array, x: jax.Array) -> jax.Array:
+            return jax.lax.dynamic_update_slice(buffer, jnp.where(state.finished, 0, x)[:, None], (0, count))
+
         # The stop token itself is written, too.
-        finished = finished | jnp.isin(next_tokens[0], stop_ids)
-        x, caches = _decode(spec, params, next_tokens[0], lengths + count, count, caches)
-        return DecodeState(count + 1, pick(params, x, count + 1), finished, written, caches)
+        written = jax.tree.map(write, state.written, state.next_tokens)
+        finished = state.finished | jnp.isin(token, stop_ids)
+        hidden, caches = _decode(spec, params, token, lengths + count, count, state.caches)
+        return DecodeState(count + 1, pick(params, hidden, count + 1), finished, written, caches)
 
     end: DecodeState = jax.lax.while_loop(goes_on, decode_token, state)
     return end
@@ -180,7 +206,7 @@ def next_logits(spec: StepSpec, params: Params, x: jax.Array) -> jax.Array:
 
 
 def _pick_greedy(spec: StepSpec, params: Params, x: jax.Array, count: jax.Array) -> GeneratedTokens:
-    return (jnp.argmax(next_logits(spec, params, x), -1).astype(jnp.int32),)
+    return GeneratedTokens(jnp.argmax(next_logits(spec, params, x), -1).astype(jnp.int32))
 
 
 def _draw(spec: StepSpec, temperature: jax.Array, seeds: jax.Array, params: Params, x: jax.Array,
@@ -203,18 +229,18 @@ def _draw(spec: StepSpec, temperature: jax.Array, seeds: jax.Array, params: Para
     token = jnp.argmax(scaled + noises, -1).astype(jnp.int32)
     # A sum instead of a gather: each device adds its own part of the vocabulary.
     hit = jax.lax.broadcasted_iota(jnp.int32, scaled.shape, 1) == token[:, None]
-    return token, jnp.sum(jnp.where(hit, scaled, 0.0), -1) - jax.nn.logsumexp(scaled, -1)
+    return GeneratedTokens(token, jnp.sum(jnp.where(hit, scaled, 0.0), -1) - jax.nn.logsumexp(scaled, -1))
 
 
-def generate(spec: StepSpec, room: int, sampled: bool, params: Params, tokens: jax.Array, lengths: jax.Array,
+def generate(spec: StepSpec, capacity: int, sampled: bool, params: Params, tokens: jax.Array, lengths: jax.Array,
              limit: jax.Array, stop_ids: jax.Array, real: jax.Array, temperature: jax.Array,
              seeds: jax.Array) -> GeneratedTokens:
-    """``[B, room]`` tokens. A row ends with a stop token or after ``limit`` tokens, and has 0 after its end.
+    """``[B, capacity]`` tokens. A row ends with a stop token or after ``limit`` tokens, and has 0 after its end.
 
     Arguments as in `start_decoding`; ``temperature`` and ``seeds`` ``[B]`` are used only if tokens are ``sampled``.
     """
     pick: PickToken = partial(_draw, spec, temperature, seeds) if sampled else partial(_pick_greedy, spec)
-    start = start_decoding(spec, room, pick, params, tokens, lengths, real)
+    start = start_decoding(spec, capacity, pick, params, tokens, lengths, real)
     return decode_until(spec, pick, params, lengths, limit, stop_ids, start).written
 
 
@@ -235,8 +261,7 @@ class PromptBatch:
 def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1, *, copies: int = 1) -> list[PromptBatch]:
     """Prompts grouped by padded length, in batches of at most `MAX_PROMPTS` rows.
 
-    The number of prompts of a batch is a multiple of ``rows_multiple``. ``copies`` equal prompts follow each other, and
-    stay together.
+    A batch has a multiple of ``rows_multiple`` prompts. ``copies`` equal prompts follow each other and stay together.
     """
     by_length: dict[int, list[int]] = {}
     for i in sorted(range(len(prompts)), key=lambda i: len(prompts[i])):
@@ -252,8 +277,9 @@ def max_prompts(copies: int, multiple: int) -> int:
 
 
 def padded_prompts(count: int, copies: int, multiple: int) -> int:
-    """Number of prompts to which ``count`` prompts are padded: a power of two, if that is not too many."""
-    padded = -(-bucket(count, -(-8 // copies)) // multiple) * multiple
+    """Prompts with padding: a power of two or a multiple of ``multiple``, so 5 become 8, or 9 on three devices."""
+    least = -(-8 // copies)  # at least 8 rows
+    padded = -(-bucket(count, least) // multiple) * multiple
     return padded if copies == 1 else min(padded, max_prompts(copies, multiple))
 
 
@@ -283,46 +309,48 @@ class Generator:
         check_prompts(prompts)
         if seeds is not None:
             check_sampling(prompts, temperature, seeds)
-        # The room is a power of two, and the limit is an argument: few programs serve for all limits.
-        room, sampled = bucket(max_new_tokens), seeds is not None
-        if (room, sampled) not in self._programs:
-            self._programs[room, sampled] = jax.jit(partial(generate, self.spec, room, sampled),
-                                                    out_shardings=self.spec.layout.sharding())
-        program, stops = self._programs[room, sampled], stop_array(stop_ids)
+        # The limit is an argument, so that few programs serve for all limits.
+        capacity, sampled = bucket(max_new_tokens), seeds is not None
+        if (capacity, sampled) not in self._programs:
+            self._programs[capacity, sampled] = jax.jit(partial(generate, self.spec, capacity, sampled),
+                                                        out_shardings=self.spec.layout.sharding())
+        program, stops = self._programs[capacity, sampled], stop_array(stop_ids)
         devices = self.spec.layout.shape.row_devices
         # Every device reads at least one prompt.
         copies = copies_of_each(prompts, min(MAX_PROMPTS, len(prompts)) // devices) if sampled else 1
         answers: dict[int, Completion] = {}
         for rows in prompt_batches(prompts, devices, copies=copies):
-            own_seeds = np.zeros(len(rows.real), np.uint32)
-            own_seeds[:len(rows.indices)] = [seeds[i] for i in rows.indices] if seeds else 0
+            row_seeds = np.zeros(len(rows.real), np.uint32)
+            if seeds:
+                row_seeds[:len(rows.indices)] = [seeds[i] for i in rows.indices]
             generated = program(params, rows.tokens, rows.lengths, np.int32(max_new_tokens), stops, rows.real,
-                                np.float32(temperature), own_seeds)
-            by_row = zip(*(np.asarray(x)[:, :max_new_tokens].tolist() for x in generated), strict=True)
-            for i, row in zip(rows.indices, by_row, strict=False):  # the others are padding
-                answers[i] = Completion.of(row[0], stop_ids, *row[1:])
+                                np.float32(temperature), row_seeds)
+            of_prompts = jax.tree.map(lambda x: np.asarray(x)[:, :max_new_tokens].tolist(), generated)
+            for row, i in enumerate(rows.indices):  # further rows are padding
+                log_probs = of_prompts.log_probs[row] if sampled else ()
+                answers[i] = Completion.of(of_prompts.tokens[row], stop_ids, log_probs)
         return [answers[i] for i in range(len(prompts))]
 
     def stream(self, params: Params, prompt: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int],
                tell: Callable[[int], None]) -> Completion:
         """The greedy completion of `answer`; ``tell`` is called with each token when it is generated."""
         check_prompts([prompt])
-        room, greedy = bucket(max_new_tokens), partial(_pick_greedy, self.spec)
-        if room not in self._streaming:
+        capacity, greedy = bucket(max_new_tokens), partial(_pick_greedy, self.spec)
+        if capacity not in self._streaming:
             # The state is donated, so that its cache is written in place.
-            self._streaming[room] = (jax.jit(partial(start_decoding, self.spec, room, greedy)),
-                                     jax.jit(partial(decode_until, self.spec, greedy), donate_argnums=4))
-        first, following = self._streaming[room]
+            self._streaming[capacity] = (jax.jit(partial(start_decoding, self.spec, capacity, greedy)),
+                                         jax.jit(partial(decode_until, self.spec, greedy), donate_argnums=4))
+        start, go_on = self._streaming[capacity]
         rows = prompt_batches([prompt], self.spec.layout.shape.row_devices)[0]
         stops, written = stop_array(stop_ids), list[int]()
-        state = first(params, rows.tokens, rows.lengths, rows.real)
+        state = start(params, rows.tokens, rows.lengths, rows.real)
         for limit in range(1, max_new_tokens + 1):
-            written.append(int(np.asarray(state.next_tokens[0])[0]))
+            written.append(int(np.asarray(state.next_tokens.tokens)[0]))
             if written[-1] in stop_ids:
                 break
             tell(written[-1])
             if limit < max_new_tokens:
-                state = following(params, rows.lengths, np.int32(limit), stops, state)
+                state = go_on(params, rows.lengths, np.int32(limit), stops, state)
         return Completion.of(written, stop_ids)
 
 

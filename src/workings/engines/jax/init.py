@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workings.engines.jax.params_tree import stacks
+from workings.engines.jax.params_tree import LAYERS, is_stacked, stacks
 from workings.models.family import PER_LAYER_EMBEDDING
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
@@ -26,7 +26,7 @@ def name_key(key: jax.Array, name: str) -> jax.Array:
 
 def parameter_shapes(shape: ModelShape, dtype: Any) -> dict[str, jax.ShapeDtypeStruct]:
     """Shapes of all parameters by flat name, with the layers of a stack on the first axis."""
-    stacked = {f"layers.{prefix}{name}": (len(layers), *size) for layers, prefix in stacks(shape).items()
+    stacked = {f"{LAYERS}{prefix}{name}": (len(layers), *size) for layers, prefix in stacks(shape).items()
                for name, size in layer_shapes(shape, layers[0]).items()}
     sizes = family_of(shape).outer_shapes(shape) | stacked
     return {name: jax.ShapeDtypeStruct(size, dtype) for name, size in sizes.items()}
@@ -38,7 +38,7 @@ def random_tensor(seed: jax.Array, name: str, size: tuple[int, ...], shape: Mode
     Matrices that write into the residual stream are smaller by ``(2 * layers) ** 0.5``, so that the sum of all layers
     has the scale of one. An embedding has deviation ``width ** -0.5``.
     """
-    if len(size) - name.startswith("layers.") == 1:
+    if len(size) - is_stacked(name) == 1:
         return jnp.full(size, first_value(name, size[-1], shape), dtype)
     # The last axis is the fan-in of a matrix `[out, in]`, and the width of an embedding `[V, D]`.
     deviation = (shape.per_layer_width if name == PER_LAYER_EMBEDDING else size[-1]) ** -0.5

@@ -2,14 +2,13 @@
 
 What differs between equal layers, such as a window, is an input of the scan (`layer_constants`).
 
-Shape suffixes: L layers, n layers of a stack, B rows, S positions, D width, H head size, K key/value heads, P
-per-layer width.
+Shape suffixes: L layers, n of a stack, B rows, S positions, D width, H head size, K key/value heads, P per-layer width.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,10 +24,16 @@ KeysValues = tuple[jax.Array, jax.Array]
 Layer = Callable[[jax.Array, tuple[Params, Params]], tuple[jax.Array, KeysValues]]
 """``(x, (weights, inputs)) -> (x, keys and values)``; inputs are the layer's `layer_constants` and `LayerInputs`."""
 PER_LAYER, SHARED = "per_layer", "shared"
-"""Names of further inputs of a layer: its part ``[B, S, P]`` of the per-layer embeddings, and the `KeysValues` of the
-earlier layer that it attends to."""
+"""Names of further inputs of a layer: its per-layer embeddings ``[B, S, P]``, and `KeysValues` of an earlier layer."""
 LayerInputs = Mapping[str, jax.Array]
 """Further inputs of all layers by name, ``[L, ...]`` each; a layer gets its own ``[...]``."""
+LOCAL, GLOBAL = "local", "global"
+"""Kinds of layers: with a sliding window, and without one."""
+
+
+def kind_of(shape: ModelShape, layer: int) -> str:
+    """`LOCAL` or `GLOBAL`."""
+    return LOCAL if shape.slides(layer) else GLOBAL
 
 
 def frequencies(shape: ModelShape, layer: int) -> np.ndarray:
@@ -43,18 +48,19 @@ def frequencies(shape: ModelShape, layer: int) -> np.ndarray:
     plain = 1.0 / (np.float32(shape.rope_theta) ** powers)
     if shape.slides(layer):
         return plain.astype(np.float32)
-    plain = plain / np.float32(shape.rope_scaling)
+    stretched = plain / np.float32(shape.rope_scaling)
     if shape.rope_llama3:
-        plain = _llama3(plain, *shape.rope_llama3)
+        stretched = _llama3(stretched, shape)
     if shape.rope_yarn:
-        plain = _yarn(plain, shape)
+        stretched = _yarn(stretched, shape)
     # The slowest frequencies do not rotate, if only a part of the head does.
-    plain[int(shape.rotated_part * size // 2):] = 0
-    return plain.astype(np.float32)
+    stretched[int(shape.rotated_part * size // 2):] = 0
+    return stretched.astype(np.float32)
 
 
-def _llama3(plain: np.ndarray, factor: float, low: float, high: float, original: float) -> np.ndarray:
+def _llama3(plain: np.ndarray, shape: ModelShape) -> np.ndarray:
     """Llama 3.1's scaling: slow frequencies are divided by ``factor``, fast ones are kept, others are mixed."""
+    factor, low, high, original = shape.rope_llama3
     turns = original / (2 * np.pi / plain)  # within the original context
     kept = np.clip((turns - low) / (high - low), 0.0, 1.0)
     return (1 - kept) * plain / factor + kept * plain
@@ -76,11 +82,8 @@ def _yarn(plain: np.ndarray, shape: ModelShape) -> np.ndarray:
 
 
 def layer_constants(shape: ModelShape, layers: Sequence[int]) -> Params:
-    """Constants ``[n, ...]`` that may differ between the layers of a stack.
-
-    ``window``: number of positions that a token attends to, its own included; the largest int32 for all positions.
-    """
-    widest = np.iinfo(np.int32).max
+    """Constants ``[n, ...]`` of a stack's layers; ``window``: positions that a token attends to, its own included."""
+    widest = np.iinfo(np.int32).max  # all positions
     return {"frequencies": jnp.asarray(np.stack([frequencies(shape, i) for i in layers])),
             "window": jnp.asarray([shape.sliding_window if shape.slides(i) else widest for i in layers], np.int32),
             "slides": jnp.asarray([shape.slides(i) for i in layers])}
@@ -95,6 +98,13 @@ def slides(shape: ModelShape, layers: Sequence[int], inputs: Params) -> bool | j
 def unroll(shape: ModelShape) -> int:
     """Iterations of a scan over layers to unroll: all of a few layers, which is faster; else one, to compile faster."""
     return shape.layers if shape.layers <= 8 else 1
+
+
+class _Carry(NamedTuple):
+    """What a layer passes on: its output, and by kind of layer the keys and values that later layers attend to."""
+
+    x: jax.Array
+    shared_kv: dict[str, KeysValues]
 
 
 @dataclass(frozen=True)
@@ -113,26 +123,22 @@ class LayerScan:
     """Iterations of a loop that are unrolled."""
 
     def run(self, params: Params, x: jax.Array) -> tuple[jax.Array, dict[str, KeysValues]]:
-        """The output ``[B, S, D]`` of the last layer for the input x of the first, and the keys and values to keep.
-
-        Keys and values are ``[n, B, S, K, H]`` by the prefix of their stack.
-        """
-        kv_by_stack: dict[str, KeysValues] = {}
-        shared_kv: dict[bool, KeysValues] = {}
+        """The last layer's output ``[B, S, D]``, and keys and values ``[n, B, S, K, H]`` by the prefix of a stack."""
+        kept: dict[str, KeysValues] = {}
+        shared_kv: dict[str, KeysValues] = {}
         for loop in layer_loops(self.shape):
-            x, loop_shared_kv, loop_kv = self._run_loop(loop, params["layers"], x, shared_kv)
-            shared_kv |= loop_shared_kv
-            kv_by_stack |= loop_kv
-        return x, kv_by_stack
+            (x, from_loop), kept_of_loop = self._run_loop(loop, params["layers"], x, shared_kv)
+            shared_kv |= from_loop
+            kept |= kept_of_loop
+        return x, kept
 
-    def _run_loop(self, loop: LayerLoop, layers: Params, x: jax.Array, shared_kv: Mapping[bool, KeysValues]
-                  ) -> tuple[jax.Array, dict[bool, KeysValues], dict[str, KeysValues]]:
-        """``[B, S, D]`` after one loop, keys and values that later loops attend to, and those to keep."""
-        shape, prefixes = self.shape, stacks(self.shape)
-        kinds = {stack: _shared_kind(shape, stack) for stack in loop.stacks}
-        steps = [self._layer_step(stack, kind, shared_kv) for stack, kind in kinds.items()]
+    def _run_loop(self, loop: LayerLoop, layers: Params, x: jax.Array,
+                  shared_kv: Mapping[str, KeysValues]) -> tuple[_Carry, dict[str, KeysValues]]:
+        """What the last layer of a loop passes on, and the keys and values to keep, as in `run`."""
+        shared_kinds = {stack: _shared_kind(self.shape, stack) for stack in loop.stacks}
+        steps = [self._layer_step(stack, kind, shared_kv) for stack, kind in shared_kinds.items()]
 
-        def iteration(carry: Any, xs: Any) -> Any:
+        def iteration(carry: _Carry, xs: Any) -> tuple[_Carry, list[KeysValues | None]]:
             kv = []
             for stack, step, stack_xs in zip(loop.stacks, steps, xs, strict=True):
                 if len(stack) == loop.iterations:
@@ -144,11 +150,11 @@ class LayerScan:
 
         xs = [self._scan_inputs(loop, stack, layers) for stack in loop.stacks]
         # Each iteration replaces the shared keys and values; the zeros are only there for the first one to replace.
-        start = {kind: _zero_kv(shape, stack[0], x) for stack, kind in kinds.items() if kind is not None}
-        (x, loop_shared_kv), kv = jax.lax.scan(iteration, (x, start), xs, unroll=self.unroll)
-        return x, loop_shared_kv, {
-            prefixes[stack]: jax.tree.map(lambda x: x.reshape(-1, *x.shape[-4:]), stack_kv)
-            for stack, stack_kv in zip(loop.stacks, kv, strict=True) if stack_kv is not None}
+        zeros = {kind: _zero_kv(self.shape, stack[0], x) for stack, kind in shared_kinds.items() if kind is not None}
+        end, kv_by_stack = jax.lax.scan(iteration, _Carry(x, zeros), xs, unroll=self.unroll)
+        prefixes = stacks(self.shape)
+        return end, {prefixes[stack]: jax.tree.map(lambda x: x.reshape(-1, *x.shape[-4:]), kv)
+                     for stack, kv in zip(loop.stacks, kv_by_stack, strict=True) if kv is not None}
 
     def _scan_inputs(self, loop: LayerLoop, stack: tuple[int, ...], layers: Params) -> tuple[Params, Params]:
         """Weights and inputs of a stack, with the loop's iterations as the first axis."""
@@ -156,21 +162,19 @@ class LayerScan:
         weights, constants = jax.tree.map(partial(_split_iterations, loop), own)
         return weights, constants | {name: _slice_stack(loop, stack, x) for name, x in self.inputs.items()}
 
-    def _layer_step(self, stack: Sequence[int], kind: bool | None, shared_kv: Mapping[bool, KeysValues]) -> Any:
-        """A layer as a scan calls it; ``kind``: see `_shared_kind`; ``shared_kv``: by whether their layer slides."""
+    def _layer_step(self, stack: Sequence[int], shared_kind: str | None, shared_kv: Mapping[str, KeysValues]) -> Any:
+        """A layer as a scan calls it; ``shared_kind``: from `_shared_kind`; ``shared_kv``: of earlier loops."""
         reuses_kv = self.shape.shares_keys(stack[0])
+        reused = {SHARED: shared_kv[kind_of(self.shape, stack[0])]} if reuses_kv else {}
         one_layer = self.make_layer(stack)
-        needs_kv = kind is not None or self.keep_kv
+        needs_kv = shared_kind is not None or self.keep_kv
         layer = self.wrap(one_layer if needs_kv else lambda x, xs: (one_layer(x, xs)[0], None))
 
-        def step(carry: Any, xs: tuple[Params, Params]) -> Any:
-            (x, loop_shared_kv), (weights, inputs) = carry, xs
-            if reuses_kv:
-                inputs = inputs | {SHARED: shared_kv[self.shape.slides(stack[0])]}
-            x, kv = layer(x, (weights, inputs))
-            if kind is not None:
-                loop_shared_kv = loop_shared_kv | {kind: kv}
-            return (x, loop_shared_kv), kv if self.keep_kv and not reuses_kv else None
+        def step(carry: _Carry, xs: tuple[Params, Params]) -> tuple[_Carry, KeysValues | None]:
+            weights, inputs = xs
+            x, kv = layer(carry.x, (weights, inputs | reused))
+            shared = {} if shared_kind is None else {shared_kind: kv}
+            return _Carry(x, carry.shared_kv | shared), kv if self.keep_kv and not reuses_kv else None
 
         return step
 
@@ -192,10 +196,10 @@ def _slice_stack(loop: LayerLoop, stack: Sequence[int], x: jax.Array) -> jax.Arr
     return _split_iterations(loop, own.reshape(len(stack), *x.shape[1:]))
 
 
-def _shared_kind(shape: ModelShape, stack: Sequence[int]) -> bool | None:
-    """Whether the stack's last layer slides, if later layers attend to its keys and values; None if no layer does."""
-    reusing = (i for i in range(shape.layers) if shape.shares_keys(i))
-    return shape.slides(stack[-1]) if stack[-1] in {shape.key_layer(i) for i in reusing} else None
+def _shared_kind(shape: ModelShape, stack: Sequence[int]) -> str | None:
+    """The kind of the stack's last layer, if later layers attend to its keys and values; None if no layer does."""
+    shared_layers = {shape.key_layer(i) for i in range(shape.layers) if shape.shares_keys(i)}
+    return kind_of(shape, stack[-1]) if stack[-1] in shared_layers else None
 
 
 def _zero_kv(shape: ModelShape, layer: int, x: jax.Array) -> KeysValues:

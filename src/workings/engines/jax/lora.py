@@ -16,7 +16,7 @@ from workings.config.method import AdapterFields, FullConfig, LoraConfig, QloraC
 from workings.engines.jax.init import name_key, tensor_key
 from workings.engines.jax.nf4 import BLOCK
 from workings.engines.jax.params_tree import LAYERS, stacks
-from workings.engines.jax.projection import ADAPTER, DROPOUT_KEY, DROPOUT_RATE, SCALE
+from workings.engines.jax.projection import ADAPTER_A, ADAPTER_B, DROPOUT_KEY, DROPOUT_RATE, SCALE
 from workings.errors import RequestError
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
@@ -39,8 +39,7 @@ def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, 
     """The adapters of a method; None for full fine-tuning. Raises `RequestError` if they do not fit the model."""
     if isinstance(method, FullConfig):
         return None
-    lora = Lora(method=method, four_bits=method.name == "qlora",
-                targets=find_projections(method.target_modules, shape))
+    lora = Lora(method=method, four_bits=method.name == "qlora", targets=find_projections(method.target_modules, shape))
     if lora.four_bits:
         for layers in stacks(shape):
             _refuse_cut_blocks(shape, layers[0], tp)
@@ -69,22 +68,19 @@ def adapter_shapes(lora: Lora, shape: ModelShape) -> dict[str, jax.ShapeDtypeStr
         shapes[f"{LAYERS}{prefix}{SCALE}"] = jax.ShapeDtypeStruct((count,), jnp.float32)
         for target in [target for target in lora.targets if f"{target}.weight" in sizes]:
             out, inner = sizes[f"{target}.weight"]
-            for part, size in zip(ADAPTER, ((lora.method.rank, inner), (out, lora.method.rank)), strict=True):
+            for part, size in ((ADAPTER_A, (lora.method.rank, inner)), (ADAPTER_B, (out, lora.method.rank))):
                 shapes[f"{LAYERS}{prefix}{target}.{part}"] = jax.ShapeDtypeStruct((count, *size), jnp.float32)
     return shapes
 
 
 def init_adapters(seed: Any, lora: Lora, shape: ModelShape) -> dict[str, jax.Array]:
-    """Initial values as in peft: A is uniform within ``in ** -0.5`` (``kaiming_uniform_(a=5 ** 0.5)``), B is zero.
-
-    Random numbers depend on the seed and the name of the tensor only, so they are the same on every mesh.
-    """
+    """Initial values as in peft: A is uniform within ``in ** -0.5`` (``kaiming_uniform_(a=5 ** 0.5)``), B is zero."""
     values = {}
     for name, spec in adapter_shapes(lora, shape).items():
-        if name.endswith(ADAPTER[0]):
+        if name.endswith(ADAPTER_A):
             bound = spec.shape[-1] ** -0.5
             values[name] = jax.random.uniform(tensor_key(seed, name), spec.shape, jnp.float32, -bound, bound)
-        elif name.endswith(ADAPTER[1]):
+        elif name.endswith(ADAPTER_B):
             values[name] = jnp.zeros(spec.shape, jnp.float32)
         else:
             values[name] = jnp.full(spec.shape, lora.method.scale, jnp.float32)

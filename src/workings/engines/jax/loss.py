@@ -23,7 +23,7 @@ from workings.models.shape import ModelShape
 MAX_DEVICES_WITH_WHOLE_CHUNKS = 8
 """Up to this many devices gather whole chunks from each other; more devices gather smaller chunks."""
 Gradient = Literal["none", "hidden", "both"]
-"""Gradients that are computed with the loss: none, for the hidden states, or for hidden states and head."""
+"""Gradients computed with the loss. Results: ``loss``, ``(loss, d_hidden)``, or ``(loss, d_hidden, d_head)``."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,9 @@ class LossPartition:
         """Positions of a chunk, for a device that has ``count`` positions."""
         chunk = min(self.chunk or count, count)
         if self.chunk and self.vocabulary_parallel:
-            # The chunks of all devices are gathered, so their size must shrink as the number of devices grows.
-            return max(1, min(chunk, self.chunk * MAX_DEVICES_WITH_WHOLE_CHUNKS // self.layout.shape.fsdp))
+            # The chunks of all devices are gathered: 16 devices have chunks of 512 if ``self.chunk`` is 1024.
+            largest = self.chunk * MAX_DEVICES_WITH_WHOLE_CHUNKS // self.layout.shape.fsdp
+            return max(1, min(chunk, largest))
         return chunk
 
     def first_token(self, head: jax.Array) -> jax.Array | int:
@@ -104,25 +105,27 @@ def target_log_probs(hidden: jax.Array, head: jax.Array, targets: jax.Array, sha
 
 def map_chunks(partition: LossPartition, function: Callable[..., Any], rows: tuple[jax.Array, ...],
                head: jax.Array) -> Any:
-    """Arrays ``[B, S, ...]``: results ``[C, ...]`` of ``function(*chunks, head, first)``, joined.
+    """Apply ``function(*chunks, head, first)`` to chunks of positions, and join the results ``[C, ...]``.
 
-    ``rows``: ``[B, S, ...]`` each. The function gets a chunk ``[C, ...]`` of each of them, and a device's part of
-    ``head``, which begins at token ``first``.
+    ``rows`` and the joined results: ``[B, S, ...]`` each. The function gets a chunk ``[C, ...]`` of each of ``rows``,
+    and a device's part of ``head``, which begins at token ``first``.
     """
     def local(rows: tuple[jax.Array, ...], head: jax.Array) -> Any:
-        (batch, length), first = rows[0].shape[:2], partition.first_token(head)
-        chunk = partition.chunk_size(batch * length)
+        batch, length = rows[0].shape[:2]
+        first, chunk = partition.first_token(head), partition.chunk_size(batch * length)
 
-        def of_chunk(carry: None, xs: tuple[jax.Array, ...]) -> tuple[None, Any]:
-            found = function(*partition.gather(xs), head, first)
-            if partition.vocabulary_parallel:  # this device's own positions out of the gathered chunk
-                start = jax.lax.axis_index(FSDP) * chunk
-                found = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, start, chunk), found)
-            return carry, found
+        def run_chunk(carry: None, xs: tuple[jax.Array, ...]) -> tuple[None, Any]:
+            results = function(*partition.gather(xs), head, first)
+            if not partition.vocabulary_parallel:
+                return carry, results
+            own_start = jax.lax.axis_index(FSDP) * chunk  # of this device's positions in the gathered chunk
+            return carry, jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, own_start, chunk), results)
 
-        _, found = jax.lax.scan(of_chunk, None, tuple(chunks(x, chunk) for x in rows))
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:batch * length].reshape(
-            batch, length, *x.shape[2:]), found)
+        def join(x: jax.Array) -> jax.Array:  # [n, C, ...] -> [B, S, ...], without the padding of the last chunk
+            return x.reshape(-1, *x.shape[2:])[:batch * length].reshape(batch, length, *x.shape[2:])
+
+        _, by_chunk = jax.lax.scan(run_chunk, None, tuple(chunks(x, chunk) for x in rows))
+        return jax.tree.map(join, by_chunk)
 
     if partition.layout.shape.devices == 1:
         return local(rows, head)
@@ -147,7 +150,8 @@ def _forward(partition: LossPartition, hidden: Any, head: Any, targets: Any, wei
 def _backward(partition: LossPartition, gradients: list[jax.Array], ct: jax.Array) -> tuple[Any, ...]:
     # `_unpartitioned` rounds the factor, `_local` the product: recorded runs repeat bit for bit.
     scaled = [x * ct.astype(x.dtype) if partition.is_unpartitioned else (x * ct).astype(x.dtype) for x in gradients]
-    return *scaled, *[None] * (4 - len(scaled))
+    without_gradient = 4 - len(scaled)  # targets, weights, and a frozen head
+    return *scaled, *[None] * without_gradient
 
 
 split_loss_sum.defvjp(_forward, _backward, symbolic_zeros=True)
@@ -157,9 +161,9 @@ def _sharded(partition: LossPartition, gradient: Gradient) -> Any:
     """The loss and its gradients as a function of whole arrays."""
     if partition.is_unpartitioned:
         return partial(_unpartitioned, partition, gradient)
-    rows, own = partition.specs
-    out = {"none": P(), "hidden": (P(), rows), "both": (P(), rows, own)}[gradient]
-    return partition.layout.shard_map(partial(_local, partition, gradient), (rows, own, rows, rows), out)
+    rows, head = partition.specs
+    results = {"none": P(), "hidden": (P(), rows), "both": (P(), rows, head)}[gradient]
+    return partition.layout.shard_map(partial(_local, partition, gradient), (rows, head, rows, rows), results)
 
 
 def _unpartitioned(partition: LossPartition, gradient: Gradient, hidden: jax.Array, head: jax.Array, targets: jax.Array,
@@ -195,13 +199,12 @@ def _local(partition: LossPartition, gradient: Gradient, hidden: jax.Array, head
     vocabulary_parallel = partition.vocabulary_parallel
 
     def add_chunk(carry: tuple[jax.Array, jax.Array], xs: tuple[jax.Array, ...]) -> tuple[Any, jax.Array]:
+        loss, d_head = carry
         h, t, w = partition.gather(xs)
-        loss, d_logits = _add_loss(partition, gradient, carry[0], h, head, t, w, first)
+        loss, d_logits = _add_loss(partition, gradient, loss, h, head, t, w, first)
         if d_logits is None:
-            return (loss, carry[1]), jnp.zeros(())
-        # A float32 sum over chunks.
-        d_head = carry[1]
-        if gradient == "both":
+            return (loss, d_head), jnp.zeros(())
+        if gradient == "both":  # a float32 sum over chunks
             d_head = d_head + jnp.einsum("cv,cd->vd", d_logits, h, preferred_element_type=jnp.float32)
         d_h = jnp.einsum("cv,vd->cd", d_logits, head, preferred_element_type=jnp.float32)
         if vocabulary_parallel:
@@ -286,14 +289,7 @@ def logits_of_chunk(partition: LossPartition, h: jax.Array, t: jax.Array, head: 
     if partition.softcap:
         tanh = jnp.tanh(logits / partition.softcap)
         logits, slope = partition.softcap * tanh, 1.0 - jnp.square(tanh)
-    targets: jax.Array | TargetIndices
-    if t.ndim > 1:
-        targets = TargetIndices(jnp.clip(t - first, 0, head.shape[0] - 1), (t >= first) & (t < first + head.shape[0]))
-        target_logit = jnp.where(targets.on_this_shard, jnp.take_along_axis(logits, targets.indices, 1), 0.0)
-    else:
-        # A sum instead of a gather: it fuses, and its gradient needs no scatter.
-        targets = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 1) + first == t[:, None]
-        target_logit = jnp.sum(jnp.where(targets, logits, 0.0), -1)
+    targets, target_logit = _find_targets(logits, t, first)
     # The largest logit is subtracted, so that no exponential overflows.
     top = jnp.max(logits, -1)
     if partition.vocabulary_parallel:
@@ -303,3 +299,15 @@ def logits_of_chunk(partition: LossPartition, h: jax.Array, t: jax.Array, head: 
         # All devices but one have 0 for a target's logit.
         total, target_logit = jax.lax.psum((total, target_logit), (FSDP, TP))
     return _ChunkLogits(logits, slope, targets, jnp.log(total) + top, target_logit)
+
+
+def _find_targets(logits: jax.Array, t: jax.Array, first: jax.Array | int
+                  ) -> tuple[jax.Array | TargetIndices, jax.Array]:
+    """The targets as in `_ChunkLogits`, and their logits; 0 for a target in another device's part."""
+    if t.ndim == 1:
+        # A sum instead of a gather: it fuses, and its gradient needs no scatter.
+        is_target = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 1) + first == t[:, None]
+        return is_target, jnp.sum(jnp.where(is_target, logits, 0.0), -1)
+    size = logits.shape[1]
+    targets = TargetIndices(jnp.clip(t - first, 0, size - 1), (t >= first) & (t < first + size))
+    return targets, jnp.where(targets.on_this_shard, jnp.take_along_axis(logits, targets.indices, 1), 0.0)

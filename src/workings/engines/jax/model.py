@@ -2,8 +2,7 @@
 
     {"model.embed_tokens.weight": [V, D], "model.norm.weight": [D], "layers": {name: [L, ...]}}
 
-If embeddings are not tied, the tree also has ``lm_head.weight`` ``[V, D]``. Layers are stacked for a scan
-(`workings.engines.jax.layers`).
+If embeddings are not tied, the tree also has ``lm_head.weight`` ``[V, D]``. Layers are stacked for a scan (`layers`).
 
 Gemma 4's per-layer embeddings are a second, frozen table, which gives every token a few numbers for each layer. Each
 layer adds its part to a projection of the token's embedding, and adds the sum to the residual stream through a gate.
@@ -41,6 +40,7 @@ from workings.models.shape import ModelShape
 Attend = Callable[[jax.Array, jax.Array, jax.Array, Any], jax.Array]
 """``(q_BSNH, k_BTKH, v_BTKH, layer_inputs) -> out_BSNH``."""
 GATE, INTO, NORM = "per_layer_input_gate", "per_layer_projection", "post_per_layer_input_norm.weight"
+"""Hugging Face's names of a layer's tensors for the per-layer embeddings."""
 NUMBER = "number"
 """Name of an input of a layer: its own number."""
 
@@ -60,13 +60,11 @@ def rms_norm(x: jax.Array, weight: jax.Array | None, shape: ModelShape) -> jax.A
 
 
 def rotate(x: jax.Array, angles: jax.Array, size: jax.Array | None = None) -> jax.Array:
-    """Rotary embedding of x ``[B, S, heads, H]`` by ``angles`` ``[B, S, H/2]``, times ``size`` (YaRN).
-
-    Element i of the first half of a head is paired with element i of the second half.
-    """
+    """Rotary embedding of x ``[B, S, heads, H]`` by ``angles`` ``[B, S, H/2]``, times ``size`` (YaRN)."""
     cos, sin = jnp.cos(angles)[:, :, None], jnp.sin(angles)[:, :, None]
     if size is not None:
         cos, sin = cos * size, sin * size
+    # Element i of the first half of a head is paired with element i of the second half.
     first, second = jnp.split(x.astype(jnp.float32), 2, -1)
     return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], -1).astype(x.dtype)
 
@@ -126,9 +124,8 @@ def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, atte
           inputs: Any, layout: Layout, layer: int, *, chunks: bool = False) -> tuple[jax.Array, KeysValues]:
     """Output ``[B, S, D]`` of a decoder layer, and the keys and values that it attended to.
 
-    ``positions`` ``[B, S]``: of each token in its segment; ``inputs``: this layer's `layer_constants` and further
-    inputs, which ``attend`` also gets; ``layer``: number of any layer of its stack; ``chunks``: whether the
-    feed-forward may run in chunks.
+    ``positions`` ``[B, S]``: of each token in its segment; ``inputs``: as in `layers.Layer`, for ``attend``, too;
+    ``layer``: number of any layer of its stack; ``chunks``: whether the feed-forward may run in chunks.
     """
     def normed(x: jax.Array, name: str) -> jax.Array:
         return rms_norm(x, w[f"{name}_layernorm.weight"], shape)
@@ -177,25 +174,26 @@ def run_layers(params: Params, shape: ModelShape, tokens: jax.Array, positions: 
                keep_kv: bool = False) -> tuple[jax.Array, dict[str, KeysValues]]:
     """Output ``[B, S, D]`` of the last layer, before the last norm; keys and values as `LayerScan.run` returns them.
 
-    ``tokens``, ``positions``, ``segment_ids``: ``[B, S]`` int32, as in `workings.models.batch.Batch`; ``dtype``: number
-    format of activations and matrix products.
+    ``tokens``, ``positions``, ``segment_ids``: ``[B, S]``, as in `Batch`; ``dtype``: of activations and products.
     """
+    embedded = layout.rows(embed(params[names.EMBEDDING], tokens, shape, dtype, layout))
+    inputs, transform = per_layer_inputs(params, shape, tokens, embedded, layout)
+
     def make_layer(layers: Sequence[int]) -> Layer:
         def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> jax.Array:
             return attention(q, k, v, segment_ids=segment_ids, window=inputs["window"], scale=query_scale(shape),
                              slides=slides(shape, layers, inputs), softcap=shape.attention_softcap)
 
         def layer(x: jax.Array, xs: tuple[Params, Params]) -> tuple[jax.Array, KeysValues]:
+            weights, own_inputs = xs
             # Inside the layer, so that a remat policy computes the transform again in backward.
-            out, kv = block(x, xs[0], positions, shape, attend, transform(xs[1]), layout, layers[0],
+            out, kv = block(x, weights, positions, shape, attend, transform(own_inputs), layout, layers[0],
                             chunks=remat.chunks)
             return layout.rows(out), kv
 
         return layer
 
-    x = layout.rows(embed(params[names.EMBEDDING], tokens, shape, dtype, layout))
-    inputs, transform = per_layer_inputs(params, shape, tokens, x, layout)
-    return LayerScan(shape, make_layer, inputs, remat.wrap, keep_kv, unroll).run(params, x)
+    return LayerScan(shape, make_layer, inputs, remat.wrap, keep_kv, unroll).run(params, embedded)
 
 
 def per_layer_inputs(params: Params, shape: ModelShape, tokens: jax.Array, x: jax.Array,

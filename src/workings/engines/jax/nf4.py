@@ -1,8 +1,7 @@
 """NF4: weights in four bits, with the codes and scales of bitsandbytes, without double quantization.
 
 A matrix ``[out, in]`` is cut, row by row, into blocks of 64 elements. A block stores a scale, the size of its largest
-element in float32, and for each element a code, the number of the nearest of sixteen levels. The levels are quantiles
-of a normal distribution.
+element (float32), and a code for each element, the number of the nearest of 16 quantiles of a normal distribution.
 
 The order in memory is made for vectors along the last axis. Codes are ``[in / 64, 32, out]``: a byte has an element of
 the block's first half in its upper four bits, and the element 32 places further in its lower ones. Scales are
@@ -58,7 +57,7 @@ def quantize(weight: Any, xp: Any = np) -> tuple[Any, Any]:
 def _levels(codes: jax.Array) -> jax.Array:
     """Levels of codes, chosen bit by bit: vector units cannot look up a table."""
     values = [jnp.float32(level) for level in LEVELS.tolist()]
-    for bit in range(4):
+    for bit in range(4):  # leaves 8, 4, 2, and then 1 of the 16 levels
         is_set = (codes >> bit) & 1 != 0
         values = [jnp.where(is_set, above, below) for below, above in zip(values[::2], values[1::2], strict=True)]
     return values[0]

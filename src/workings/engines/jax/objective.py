@@ -28,8 +28,7 @@ class ObjectiveResult(NamedTuple):
     metrics: jax.Array
     """``[K, 2]`` sums and counts of its metrics."""
     log_probs: jax.Array | None
-    """``[B, S]`` log probabilities of the targets, 0 where they are not supervised; None for cross entropy and for
-    several targets."""
+    """``[B, S]`` log probabilities of the targets, 0 if not supervised; None for cross entropy and several targets."""
 
 
 def objective_sum(objective: Objective, hidden: jax.Array, head: jax.Array, rows: dict[str, jax.Array],
@@ -40,18 +39,18 @@ def objective_sum(objective: Objective, hidden: jax.Array, head: jax.Array, rows
     the constant weights of the surrogate. By the chain rule, both have the same gradient in ``hidden`` and ``head``.
     The value of the surrogate has no meaning.
 
-    ``hidden`` ``[B, S, D]``, ``head`` ``[V, D]``; ``rows``: ``targets``, ``loss_mask`` and the objective's signals,
-    ``[B, S]`` each; ``chunk``: as in `loss_sum`.
+    ``rows``: ``targets``, ``loss_mask`` and the objective's signals, ``[B, S]`` each; all else as in `loss_sum`.
     """
-    targets, mask = rows["targets"], rows["loss_mask"]
+    mask = rows["loss_mask"]
     hidden, shape = with_temperature(hidden, shape, temperature_of(objective))
     if isinstance(objective, CrossEntropy):
-        total = loss_sum(hidden, head, targets, mask, shape, layout, chunk)
+        total = loss_sum(hidden, head, rows["targets"], mask, shape, layout, chunk)
         return total, ObjectiveResult(total, jnp.zeros((0, 2)), None)
-    target_mask = mask
     if isinstance(objective, SeveralTargets):
         target_mask = mask[..., None]
         targets = jnp.stack([rows[name] for name in objective.target_signals], -1).astype(jnp.int32)
+    else:
+        targets, target_mask = rows["targets"], mask
     # A pass over the logits without gradients.
     constant = jax.lax.stop_gradient((hidden, head))
     log_probs = target_log_probs(*constant, targets, shape, layout, chunk) * target_mask

@@ -1,7 +1,6 @@
 """Optimizers of the JAX engine: AdamW, Adafactor and Muon as pure functions of arrays by flat name.
 
-``update`` gives the new float32 value of one tensor, or of one stack of layers, and its new moments. The first ``step``
-is 1.
+``update`` gives the new float32 value of a tensor or a stack of layers, and its new moments. The first ``step`` is 1.
 """
 
 from collections.abc import Callable
@@ -85,8 +84,7 @@ class Adafactor(_Rule):
     """Adafactor (Shazeer and Stern, 2018) with a given learning rate.
 
     It is transformers' `Adafactor` with ``scale_parameter=False, relative_step=False`` and no first moment. A matrix
-    has a row and a column of second moments; a vector has one for each element. Each layer of a stack has its own means
-    and its own clip.
+    has a row and a column of second moments, a vector one for each element. Layers have their own means and clips.
     """
 
     config: AdafactorConfig
@@ -121,20 +119,22 @@ class Adafactor(_Rule):
         def mixed(slot: str, new: jax.Array) -> jax.Array:
             return decay * moments[slot].astype(jnp.float32) + (1.0 - decay) * new
 
-        axes: tuple[int, ...]
         if is_matrix(name, param):
             # Row times column, divided by the mean of the row, approximates the matrix of squares.
             row, col = mixed("exp_avg_sq_row", square.mean(-1)), mixed("exp_avg_sq_col", square.mean(-2))
             factor = jax.lax.rsqrt(row / row.mean(-1, keepdims=True))[..., None] * jax.lax.rsqrt(col)[..., None, :]
-            new, axes = {"exp_avg_sq_row": row, "exp_avg_sq_col": col}, (-2, -1)
+            new = {"exp_avg_sq_row": row, "exp_avg_sq_col": col}
+            direction = self._clipped(grad * factor, (-2, -1))
         else:
-            full = mixed("exp_avg_sq", square)
-            factor, new, axes = jax.lax.rsqrt(full), {"exp_avg_sq": full}, (-1,)
-        # Section 6 of the paper: the root mean square of an update is at most the threshold.
-        size = jnp.sqrt(jnp.mean(jnp.square(grad * factor), axes, keepdims=True))
-        direction = grad * factor / jnp.maximum(1.0, size / c.clip_threshold)
+            new = {"exp_avg_sq": mixed("exp_avg_sq", square)}
+            direction = self._clipped(grad * jax.lax.rsqrt(new["exp_avg_sq"]), (-1,))
         return (self._decayed(name, param, direction, learning_rate),
                 {slot: x.astype(self.moment_dtype) for slot, x in new.items()})
+
+    def _clipped(self, direction: jax.Array, axes: tuple[int, ...]) -> jax.Array:
+        """The direction, divided so that its root mean square is at most the threshold (section 6 of the paper)."""
+        size = jnp.sqrt(jnp.mean(jnp.square(direction), axes, keepdims=True))
+        return direction / jnp.maximum(1.0, size / self.config.clip_threshold)
 
 
 @dataclass(frozen=True)
@@ -154,9 +154,10 @@ class Muon(_Rule):
 
     def init(self, params: dict[str, jax.Array]) -> Moments:
         """Zero moments: one for the layers' matrices, AdamW's two for all other tensors."""
-        mine = {name: x for name, x in params.items() if self._orthogonal(name, x)}
-        return self.adamw.init({name: x for name, x in params.items() if name not in mine}) | {
-            "momentum_buffer": {name: jnp.zeros(x.shape, self.moment_dtype) for name, x in mine.items()}}
+        matrices = {name: x for name, x in params.items() if self._orthogonal(name, x)}
+        others = {name: x for name, x in params.items() if name not in matrices}
+        momentum = {name: jnp.zeros(x.shape, self.moment_dtype) for name, x in matrices.items()}
+        return self.adamw.init(others) | {"momentum_buffer": momentum}
 
     def update(self, name: str, param: jax.Array, grad: jax.Array, moments: dict[str, jax.Array], step: jax.Array,
                learning_rate: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -169,17 +170,17 @@ class Muon(_Rule):
         transform = scale_by_muon(beta=c.momentum, ns_steps=c.ns_steps, nesterov=c.nesterov,
                                   weight_dimension_numbers=MuonDimensionNumbers(reduction_axis=1, output_axis=0))
 
-        def one(layer: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            mine, before = layer[0], layer[1].astype(jnp.float32)
+        def update_layer(xs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            layer_grad, momentum = xs
             # optax counts from 0. Its coefficients are constants, so our state does not store them.
-            state = MuonState(count=step - 1, mu=before, ns_coeffs=transform.init(mine).ns_coeffs)
-            direction, after = transform.update(mine, state)
+            state = MuonState(count=step - 1, mu=momentum.astype(jnp.float32),
+                              ns_coeffs=transform.init(layer_grad).ns_coeffs)
+            direction, after = transform.update(layer_grad, state)
             return direction, after.mu.astype(self.moment_dtype)
 
-        direction, momentum = jax.lax.map(one, (grad, moments["momentum_buffer"]))
+        direction, momentum = jax.lax.map(update_layer, (grad, moments["momentum_buffer"]))
         out, inner = param.shape[-2:]
-        # `original` is by Muon's author (Jordan, 2024). The other factor (Liu et al., 2025) gives updates of AdamW's
-        # size, so that AdamW's learning rates can be used.
+        # `original` is by Muon's author (Jordan, 2024). The other one (Liu et al., 2025) fits AdamW's learning rates.
         factor = max(1.0, out / inner) ** 0.5 if c.adjust_lr == "original" else 0.2 * max(out, inner) ** 0.5
         wide = param.astype(jnp.float32)
         return wide - learning_rate * (factor * direction + c.weight_decay * wide), {"momentum_buffer": momentum}

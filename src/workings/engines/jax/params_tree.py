@@ -4,8 +4,7 @@
     flat: {"model.norm.weight": [D], "layers.self_attn.q_proj.weight": [L, ...]}
 
 The tensors of equal layers are stacked. If all layers are equal, each tensor has one stack. If not (Gemma 4), there are
-several stacks (`workings.models.weights.layer_loops`), and names begin with the layers of a stack, written like a slice
-in Python:
+several (`workings.models.weights.layer_loops`), and names begin with a stack's layers, written like a slice in Python:
 
     4:15:5.self_attn.q_proj.weight      [3, ...]    layers 4, 9 and 14
     0-3:15:5.self_attn.q_proj.weight    [12, ...]   layers 0 to 3, 5 to 8 and 10 to 13
@@ -20,6 +19,7 @@ from workings.models.weights import LayerLoop, layer_loops
 
 Params = dict[str, Any]
 SLICE = re.compile(r"(\d+)(?:-(\d+))?:(\d+):(\d+)\.")
+"""The layers at the beginning of a name: the first one, the last one before the first step, the end, and the step."""
 LAYERS = "layers."
 """Prefix of the flat names of the layers' tensors."""
 
@@ -43,15 +43,17 @@ def is_stacked(name: str) -> bool:
 
 def stacks(shape: ModelShape) -> dict[tuple[int, ...], str]:
     """The stacks of a model: the numbers of the layers -> the prefix of the names of the tensors."""
-    all_stacks = [(loop, stack) for loop in layer_loops(shape) for stack in loop.stacks]
-    return {stack: "" if len(all_stacks) == 1 else _slice(loop, stack) for loop, stack in all_stacks}
+    prefixes = {stack: _prefix(loop, stack) for loop in layer_loops(shape) for stack in loop.stacks}
+    return prefixes if len(prefixes) > 1 else dict.fromkeys(prefixes, "")
 
 
-def _slice(loop: LayerLoop, stack: tuple[int, ...]) -> str:
-    # The layers of the first iteration of the loop name the stack.
-    first, last = stack[0], stack[len(stack) // loop.iterations - 1]
+def _prefix(loop: LayerLoop, stack: tuple[int, ...]) -> str:
+    """The prefix of a stack, such as ``0-3:15:5.``; the layers of the loop's first iteration are 0 to 3."""
     step = loop.layers_per_iteration
-    return f"{first if first == last else f'{first}-{last}'}:{loop.first_layer + loop.iterations * step}:{step}."
+    stop = loop.first_layer + loop.iterations * step
+    first, last = stack[0], stack[len(stack) // loop.iterations - 1]
+    layers = f"{first}-{last}" if first < last else f"{first}"
+    return f"{layers}:{stop}:{step}."
 
 
 def layer_tensor(name: str) -> str:
@@ -64,7 +66,8 @@ def layer_numbers(name: str, count: int) -> Sequence[int]:
     match = SLICE.match(name.removeprefix(LAYERS))
     if not match:
         return range(count)
-    first, last, stop, step = (int(number or match[1]) for number in match.groups())
+    first, stop, step = int(match[1]), int(match[3]), int(match[4])
+    last = int(match[2] or first)
     return [layer + offset for offset in range(0, stop - first, step) for layer in range(first, last + 1)]
 
 

@@ -62,7 +62,7 @@ VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 CLUSTER = "cluster"
 """Value of `JAX_NUM_PROCESSES` that leaves everything to JAX's own detection."""
 LAUNCHERS = {"SLURM_STEP_NODELIST": "SLURM_NTASKS", "OMPI_MCA_orte_hnp_uri": "OMPI_COMM_WORLD_SIZE"}
-"""A variable by which JAX recognizes a launcher, and the one with the number of processes."""
+"""Variables by which JAX recognizes a launcher -> its variable with the number of processes."""
 TPU_HOSTS = "TPU_WORKER_HOSTNAMES"
 PREFIX = "workings/run/"
 MIN_BYTES = 1024
@@ -74,8 +74,8 @@ HEARTBEAT_SECONDS = 100
 class JaxProcesses:
     """`workings.engines.base.Processes` on the coordinator's key-value store and the devices' own collectives."""
 
-    def __init__(self, index: int, number: int, client: Any) -> None:
-        self.index, self.count, self.timeout = index, number, peer_timeout()
+    def __init__(self, index: int, count: int, client: Any) -> None:
+        self.index, self.count, self.timeout = index, count, peer_timeout()
         self._client = client
 
     def set(self, key: str, value: bytes) -> None:
@@ -110,26 +110,23 @@ class JaxProcesses:
 
 
 def _arguments() -> dict[str, Any] | None:
-    """Arguments of `jax.distributed.initialize`: empty if JAX finds them itself, None for a single process.
-
-    Raises `RequestError` for variables that contradict each other, and for processes that JAX cannot connect.
-    """
+    """Arguments of `jax.distributed.initialize`: empty if JAX finds them itself, None for a single process."""
     if os.environ.get("JAX_NUM_PROCESSES") == CLUSTER:
         return {}
     present = [name for name in VARIABLES if name in os.environ]
     if len(present) == len(VARIABLES):
-        address, number, index = (os.environ[name] for name in VARIABLES)
-        if not (number.isdigit() and index.isdigit() and int(index) < int(number)):
-            raise RequestError(f"JAX_NUM_PROCESSES={number} does not fit JAX_PROCESS_ID={index}",
+        address, count, index = (os.environ[name] for name in VARIABLES)
+        if not (count.isdigit() and index.isdigit() and int(index) < int(count)):
+            raise RequestError(f"JAX_NUM_PROCESSES={count} does not fit JAX_PROCESS_ID={index}",
                                "how many processes there are, and this one's index, from 0")
-        if int(number) == 1:
+        if int(count) == 1:
             return None
         # The three variables count even inside a Slurm job, which JAX would detect.
-        return {"coordinator_address": address, "num_processes": int(number), "process_id": int(index),
+        return {"coordinator_address": address, "num_processes": int(count), "process_id": int(index),
                 "cluster_detection_method": "deactivate"}
     if os.environ.get("JAX_NUM_PROCESSES") == "1":
         return None
-    launched = any(name in os.environ and int(os.environ.get(number, "1")) > 1 for name, number in LAUNCHERS.items())
+    launched = any(name in os.environ and int(os.environ.get(count, "1")) > 1 for name, count in LAUNCHERS.items())
     if launched or len(os.environ.get(TPU_HOSTS, "").split(",")) > 1:
         return {}
     known = f"a launcher that JAX knows (Slurm, Open MPI, a TPU pod), or all three of {', '.join(VARIABLES)}"
@@ -183,7 +180,7 @@ def _refuse_taken_port(address: str) -> None:
                            "a port that is free on the host of process 0", "another port, the same for all") from error
 
 
-def refuse_strangers(devices: tuple[jax.Device, ...]) -> None:
+def refuse_unconnected_hosts(devices: tuple[jax.Device, ...]) -> None:
     """Raise `DeviceError` for devices of other hosts that are not connected: XLA would wait for them forever."""
     hosts = {device.process_index for device in devices}
     if len(hosts) > 1 and not jax.distributed.is_initialized():

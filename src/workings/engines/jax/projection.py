@@ -61,8 +61,7 @@ def _frozen_forward(layout: Layout, name: str, inner: int, x: jax.Array, codes: 
     return y, (codes, scales)
 
 
-def _frozen_backward(layout: Layout, name: str, inner: int, kept: Any,
-                     dy: jax.Array) -> tuple[jax.Array, None, None]:
+def _frozen_backward(layout: Layout, name: str, inner: int, kept: Any, dy: jax.Array) -> tuple[jax.Array, None, None]:
     codes, scales = kept
     return jnp.einsum("...o,io->...i", dy, _dequantized(layout, name, inner, codes, scales, dy.dtype)), None, None
 
@@ -70,9 +69,7 @@ def _frozen_backward(layout: Layout, name: str, inner: int, kept: Any,
 frozen_matmul.defvjp(_frozen_forward, _frozen_backward)
 
 
-def _dequantized(layout: Layout, name: str, inner: int, codes: jax.Array, scales: jax.Array,
-                 dtype: Any) -> jax.Array:
-    # Gathered as codes, which are smaller than numbers.
+def _dequantized(layout: Layout, name: str, inner: int, codes: jax.Array, scales: jax.Array, dtype: Any) -> jax.Array:
     return dequantize(layout.without_fsdp(f"{name}.{CODES}", codes), layout.without_fsdp(f"{name}.{ABSMAX}", scales),
                       inner, dtype)
 

@@ -1,7 +1,6 @@
 """Shardings of rows and weights over a mesh of devices.
 
-The axes of the mesh: ``replicate`` splits rows (absent for one copy of the parameters), ``fsdp`` splits rows and
-parameters, ``tp`` splits matrices.
+Axes of the mesh: ``replicate`` (absent for one copy) splits rows, ``fsdp`` rows and parameters, ``tp`` matrices.
 """
 
 from dataclasses import dataclass
@@ -137,9 +136,8 @@ class Layout:
 def make_layout(devices: tuple[jax.Device, ...], asked: MeshConfig) -> Layout:
     """The mesh of a request.
 
-    ``fsdp: auto`` takes all devices that ``replicate`` and ``tp`` leave. In a single process on a CPU it takes one,
-    because further devices are simulated. Raises `RequestError` for a mesh of more devices than there are, or if
-    several processes have devices that the mesh leaves out.
+    ``fsdp: auto`` takes all devices that ``replicate`` and ``tp`` leave, or one of the CPUs that a process simulates.
+    Raises `RequestError` for more devices than there are, or if several processes have devices that are left out.
     """
     available = len(devices)
     several_processes = len({device.process_index for device in devices}) > 1

@@ -45,15 +45,15 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
 
 def _attention(asked: str, shape: ModelShape, layout: Layout, platform: str) -> Attention:
     """The attention function; ``auto``: flash on a TPU if the kernel supports it, chunked on a GPU, plain on a CPU."""
-    if asked == "auto":
-        on_tpu = "chunked" if flash_refusal(shape, layout.mesh.devices.flat[0].device_kind) else "flash"
-        asked = {"tpu": on_tpu, "gpu": "chunked"}.get(platform, "plain")
-    if asked == "flash" and platform != "tpu":
+    on_tpu = "chunked" if flash_refusal(shape, layout.mesh.devices.flat[0].device_kind) else "flash"
+    usual = {"cpu": "plain", "gpu": "chunked", "tpu": on_tpu}
+    name = usual[platform] if asked == "auto" else asked
+    if name != "flash":
+        return {"plain": plain_attention, "chunked": chunked_attention}[name]
+    if platform != "tpu":
         raise RequestError(f"memory.attention: flash does not run on a {platform.upper()}", "a TPU, with engine jax",
                            "memory.attention=chunked")
-    if asked == "flash":
-        return make_flash_attention(shape, layout)
-    return {"plain": plain_attention, "chunked": chunked_attention}[asked]
+    return make_flash_attention(shape, layout)
 
 
 def initial_params(spec: StepSpec, seed: Any) -> Params:
@@ -98,11 +98,7 @@ def batch_shapes(shape: tuple[int, ...], signals: tuple[str, ...] = ()) -> dict[
 
 def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: Any, shape: tuple[int, ...],
                more: Mapping[str, np.ndarray] = MappingProxyType({})) -> Any:
-    """The step, lowered for a batch of this shape ``[A, B, S]``. The state is donated.
-
-    ``more``: the batch's `loss_positions` by name; only their shape is read. Raises `RequestError` for rows that the
-    devices cannot share evenly.
-    """
+    """The step, lowered for a batch ``[A, B, S]``; it donates the state. ``more``: the batch's `loss_positions`."""
     refuse_uneven_rows(shape[1], spec.layout.shape)
     arrays = batch_shapes(shape, spec.objective.signals)
     arrays |= {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in more.items()}

@@ -7,7 +7,7 @@ The state of training is a tree of arrays:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from workings.engines.jax.lora import Lora, dropout_keys, dropout_tensors
 from workings.engines.jax.loss import loss_sum, target_log_probs, with_temperature
 from workings.engines.jax.loss_positions import LOSS_POSITIONS, select, spread
 from workings.engines.jax.model import final_norm, run_layers, unembedding
-from workings.engines.jax.objective import objective_sum
+from workings.engines.jax.objective import ObjectiveResult, objective_sum
 from workings.engines.jax.optimizers import Optimizer, clip_factor, global_norm
 from workings.engines.jax.params_tree import Params, flatten_params, unflatten_params
 from workings.engines.jax.projection import is_adapter
@@ -124,49 +124,49 @@ def supervised_hidden_states(spec: StepSpec, params: Params, rows: Arrays) -> tu
     return hidden, {name: select(x, index) for name, x in rows.items() if name != LOSS_POSITIONS}
 
 
-LossAndMetrics = tuple[jax.Array, jax.Array]
-"""Value of the objective, and ``[K, 2]`` sums and counts of its metrics."""
+class StepSums(NamedTuple):
+    """Sums over the micro batches of a step."""
+
+    value: jax.Array
+    """Value of the objective, divided by the step's divisor."""
+    metrics: jax.Array
+    """``[K, 2]`` sums and counts of the objective's metrics."""
+    gradients: Params
+    """Gradients of ``value`` for the trained tensors."""
 
 
 def gradients(spec: StepSpec, params: Params, batch: Arrays, divisor: jax.Array,
-              step: jax.Array | int = 0) -> tuple[LossAndMetrics, Params, jax.Array | None]:
-    """The objective over the whole step divided by ``divisor``, its metrics, and its gradients for the trained tensors.
-
-    The last result is ``[A, B, S]`` log probabilities of the targets, 0 where they are not supervised; None for cross
-    entropy. Only dropout reads ``step``.
-    """
+              step: jax.Array | int = 0) -> tuple[StepSums, jax.Array | None]:
+    """The sums of a step, and log probabilities as in `StepResult`; only dropout reads ``step``."""
     trained, frozen = unflatten_params(spec.trained(params)), spec.frozen(params)
 
-    def micro_batch_objective(trained: Params, rows: Arrays, key: jax.Array | None
-                              ) -> tuple[jax.Array, tuple[LossAndMetrics, jax.Array | None]]:
+    def surrogate_and_result(trained: Params, rows: Arrays, key: jax.Array | None) -> tuple[jax.Array, ObjectiveResult]:
         all_params = unflatten_params(flatten_params(trained) | frozen | dropout_tensors(spec.lora, spec.shape, key))
         hidden, learned = supervised_hidden_states(spec, all_params, rows)
-        surrogate, (total, metrics, log_probs) = objective_sum(
+        surrogate, result = objective_sum(
             spec.objective, hidden, unembedding(all_params), learned, spec.shape, spec.layout, spec.loss_chunk)
-        if LOSS_POSITIONS in rows and log_probs is not None:
-            log_probs = spread(log_probs, rows[LOSS_POSITIONS], rows["tokens"].shape[1])
-        return surrogate / divisor, ((total / divisor, metrics), log_probs)
+        if LOSS_POSITIONS in rows and result.log_probs is not None:
+            every_log_prob = spread(result.log_probs, rows[LOSS_POSITIONS], rows["tokens"].shape[1])
+            result = result._replace(log_probs=every_log_prob)
+        return surrogate / divisor, result._replace(total=result.total / divisor)
 
-    def grad(rows: Arrays, key: jax.Array | None) -> tuple[tuple[LossAndMetrics, Params], jax.Array | None]:
-        (_, (loss, log_probs)), gradient = jax.value_and_grad(micro_batch_objective, has_aux=True)(trained, rows, key)
-        return (loss, gradient), log_probs
+    def micro_batch_sums(rows: Arrays, key: jax.Array | None) -> tuple[StepSums, jax.Array | None]:
+        (_, result), gradient = jax.value_and_grad(surrogate_and_result, has_aux=True)(trained, rows, key)
+        return StepSums(result.total, result.metrics, gradient), result.log_probs
 
     keys = dropout_keys(spec.lora, spec.seed, step, batch["tokens"].shape[0])
     # A single micro batch needs no accumulator of the size of all gradients.
     if batch["tokens"].shape[0] == 1:
-        sums, log_probs = grad(*jax.tree.map(lambda x: x[0], (batch, keys)))
-        return *sums, None if log_probs is None else log_probs[None]
+        sums, log_probs = micro_batch_sums(*jax.tree.map(lambda x: x[0], (batch, keys)))
+        return sums, None if log_probs is None else log_probs[None]
 
-    def add(carry: tuple[LossAndMetrics, Params],
-            xs: tuple[Arrays, jax.Array | None]) -> tuple[tuple[LossAndMetrics, Params], jax.Array | None]:
-        sums, log_probs = grad(*xs)
-        return jax.tree.map(jnp.add, carry, sums), log_probs
+    def add(so_far: StepSums, xs: tuple[Arrays, jax.Array | None]) -> tuple[StepSums, jax.Array | None]:
+        sums, log_probs = micro_batch_sums(*xs)
+        return jax.tree.map(jnp.add, so_far, sums), log_probs
 
-    zero_loss = jnp.zeros(()), jnp.zeros((len(spec.objective.metrics), 2))
     # The accumulator has the dtype of the weights, so each addition may be rounded to bfloat16.
-    zeros = (zero_loss, jax.tree.map(jnp.zeros_like, trained))
-    sums, log_probs = jax.lax.scan(add, zeros, (batch, keys))
-    return *sums, log_probs
+    zeros = StepSums(jnp.zeros(()), jnp.zeros((len(spec.objective.metrics), 2)), jax.tree.map(jnp.zeros_like, trained))
+    return jax.lax.scan(add, zeros, (batch, keys))
 
 
 def changed_share(old: dict[str, jax.Array], new: dict[str, jax.Array]) -> jax.Array:
@@ -186,13 +186,13 @@ def update_tensors(spec: StepSpec, state: dict[str, Any], grads: dict[str, jax.A
     new_moments: dict[str, dict[str, jax.Array]] = {slot: {} for slot in moments}
     keys = round_keys(spec.seed, step, [*old]) if spec.rounding == "stochastic" else {}
     for name, param in old.items():
-        slots = {slot: moments[slot][name] for slot in moments if name in moments[slot]}
-        source = slots.pop(MASTER, param)
-        value, slots = spec.optimizer.update(name, source, grads[name], slots, step, learning_rate)
+        own = {slot: moments[slot][name] for slot in moments if name in moments[slot]}
+        unrounded = own.pop(MASTER, param)
+        value, updated = spec.optimizer.update(name, unrounded, grads[name], own, step, learning_rate)
         if MASTER in moments:
-            slots[MASTER] = value
+            updated[MASTER] = value
         new[name] = stochastic_bfloat16(value, keys[name]) if name in keys else value.astype(param.dtype)
-        for slot, x in slots.items():
+        for slot, x in updated.items():
             new_moments[slot][name] = x
     return {"params": unflatten_params(new | spec.frozen(state["params"])), "moments": new_moments, "step": step}
 
@@ -201,18 +201,17 @@ def step(spec: StepSpec, state: dict[str, Any], batch: Arrays, divisor: jax.Arra
          learning_rate: jax.Array) -> tuple[dict[str, Any], jax.Array, jax.Array | None]:
     """The state after one update, numbers, and log probabilities as `gradients` gives them.
 
-    The numbers are one array, so that the host waits for one transfer: value of the objective, gradient norm and share
-    of weights changed, then sum and count of each metric.
+    The numbers of `StepResult.of` are one array, so that the host waits for one transfer.
     """
-    (value, metrics), grad_tree, log_probs = gradients(spec, state["params"], batch, divisor, state["step"])
-    grads = {name: g.astype(jnp.float32) for name, g in flatten_params(grad_tree).items()}
+    sums, log_probs = gradients(spec, state["params"], batch, divisor, state["step"])
+    grads = {name: g.astype(jnp.float32) for name, g in flatten_params(sums.gradients).items()}
     norm = global_norm(grads)
     if clip_norm := spec.optimizer.config.clip_norm:
         factor = clip_factor(norm, clip_norm)
         grads = {name: g * factor for name, g in grads.items()}
     new = update_tensors(spec, state, grads, learning_rate)
     changed = changed_share(spec.trained(state["params"]), spec.trained(new["params"]))
-    return new, jnp.concatenate([jnp.stack([value, norm, changed]), metrics.reshape(-1)]), log_probs
+    return new, jnp.concatenate([jnp.stack([sums.value, norm, changed]), sums.metrics.reshape(-1)]), log_probs
 
 
 def evaluate(spec: StepSpec, params: Params, batch: Arrays) -> jax.Array:

@@ -21,10 +21,7 @@ TokensAndLogProbs = tuple[jax.Array, jax.Array]
 
 
 def most_likely(count: int, below: int, spec: StepSpec, params: Params, batch: Arrays) -> TokensAndLogProbs:
-    """The K = ``count`` most likely tokens ``[A, B, S, K]`` with ids under ``below``, and their log probabilities.
-
-    Probabilities are among all tokens of the model. Both results are 0 where positions are not supervised.
-    """
+    """``[A, B, S, K]`` tokens and their log probabilities, as `TeachingEngine.most_likely` returns them."""
     def micro_batch_top_tokens(rows: Arrays) -> TokensAndLogProbs:
         hidden, head = all_hidden_states(spec, params, rows), unembedding(params)
         partition = LossPartition.from_head(head, spec.shape, spec.layout, spec.loss_chunk)

@@ -14,15 +14,15 @@ from workings.errors import RequestError
 from workings.models.family import EMBEDDING, FINAL_NORM
 from workings.models.shape import ModelShape
 
-Path = tuple[str | int, ...]
+Place = tuple[str | int, ...]
 """Path of a tensor in Tunix's tree, e.g. ``("layers", 0, "mlp", "up_proj", "kernel")``."""
-OUTER: dict[str, Path] = {EMBEDDING: ("embedder", "input_embedding"), FINAL_NORM: ("final_norm", "scale")}
+OUTER: dict[str, Place] = {EMBEDDING: ("embedder", "input_embedding"), FINAL_NORM: ("final_norm", "scale")}
 _MATRICES = {f"mlp.{name}_proj.weight": ("mlp", f"{name}_proj", "kernel") for name in ("gate", "up", "down")}
 
 
-def _norms(shape: ModelShape) -> dict[str, Path]:
+def _norms(shape: ModelShape) -> dict[str, Place]:
     """Name of a layer's norm in Hugging Face's files -> its path in a layer of Tunix's model."""
-    paths: dict[str, Path] = {"input_layernorm.weight": ("pre_attention_norm", "scale")}
+    paths: dict[str, Place] = {"input_layernorm.weight": ("pre_attention_norm", "scale")}
     if shape.post_norms:
         after_attention = "post_attention_norm" if shape.family == "gemma3" else "post_attn_norm"
         paths |= {"post_attention_layernorm.weight": (after_attention, "scale"),
@@ -36,13 +36,13 @@ def _norms(shape: ModelShape) -> dict[str, Path]:
     return paths
 
 
-def _to_layer(w: Mapping[str, jax.Array], shape: ModelShape) -> dict[Path, jax.Array]:
+def _to_layer(w: Mapping[str, jax.Array], shape: ModelShape) -> dict[Place, jax.Array]:
     """One layer's weights by their paths in a layer of Tunix's model."""
     def heads(name: str, count: int) -> jax.Array:  # [N * H, D] -> [N, D, H]
         return w[f"self_attn.{name}_proj.weight"].reshape(count, shape.head_dim, shape.width).transpose(0, 2, 1)
 
     q, k, v = heads("q", shape.heads), heads("k", shape.kv_heads), heads("v", shape.kv_heads)
-    arrays: dict[Path, jax.Array] = {path: w[name] for name, path in _norms(shape).items()}
+    arrays: dict[Place, jax.Array] = {path: w[name] for name, path in _norms(shape).items()}
     arrays |= {path: w[name].T for name, path in _MATRICES.items()}
     if shape.heads == shape.kv_heads:
         arrays["attn", "qkv_einsum", "w"] = jnp.stack([q, k, v])
@@ -54,7 +54,7 @@ def _to_layer(w: Mapping[str, jax.Array], shape: ModelShape) -> dict[Path, jax.A
     return arrays
 
 
-def to_tunix(params: Mapping[str, Any], shape: ModelShape) -> dict[Path, jax.Array]:
+def to_tunix(params: Mapping[str, Any], shape: ModelShape) -> dict[Place, jax.Array]:
     """Our tree (`workings.engines.jax.model`) as path -> array of Tunix's model."""
     arrays = {path: params[name] for name, path in OUTER.items()}
     # `from_tunix` transposes this function. The transpose of a split joins; that of an index adds, which loses -0.
@@ -65,7 +65,7 @@ def to_tunix(params: Mapping[str, Any], shape: ModelShape) -> dict[Path, jax.Arr
     return arrays
 
 
-def from_tunix(arrays: Mapping[Path, jax.Array], shape: ModelShape, like: Params) -> Params:
+def from_tunix(arrays: Mapping[Place, jax.Array], shape: ModelShape, like: Params) -> Params:
     """The inverse of `to_tunix`, bit for bit; ``like``: a tree of the result's shapes and dtypes."""
     # `to_tunix` permutes numbers, and the inverse of a permutation is its transpose.
     params: Params = jax.linear_transpose(partial(to_tunix, shape=shape), like)(dict(arrays))[0]
@@ -78,7 +78,7 @@ def tunix_model(params: Params, shape: ModelShape) -> nnx.Module:
     return nnx.merge(graph, filled(state, to_tunix(params, shape)))
 
 
-def filled(state: Any, arrays: dict[Path, jax.Array]) -> Any:
+def filled(state: Any, arrays: dict[Place, jax.Array]) -> Any:
     """An nnx state with these arrays in place of those in ``state``. Raises `RequestError` if their shapes differ."""
     variables = dict(nnx.to_flat_state(state))
     expected = {path: variable.get_value().shape for path, variable in variables.items()}

@@ -1,7 +1,6 @@
 """`engine: tunix`: Tunix's own model, loss, train step and sampler as an engine.
 
-Devices, random weights and files are the JAX engine's, so a run starts from the same weights, and its checkpoints can
-be read by either engine.
+Devices, random weights and files are the JAX engine's: runs start from equal weights, and either reads checkpoints.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,8 +25,7 @@ from workings.engines.jax.params_tree import flatten_params, unflatten_params
 from workings.engines.jax.spec import DTYPES
 from workings.engines.jax.target import inspection
 from workings.engines.prefill import MAX_PROMPTS
-from workings.engines.tunix.bridge import Path as Place
-from workings.engines.tunix.bridge import filled, from_tunix, to_tunix
+from workings.engines.tunix.bridge import Place, filled, from_tunix, to_tunix
 from workings.engines.tunix.trainer import check_request, make_trainer, model_class
 from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
@@ -44,7 +42,7 @@ IDS_FOR_TEXT = SimpleNamespace(encode=list, decode=lambda ids: "", bos_id=lambda
 State = Mapping[str, Any]
 """``model`` and ``optimizer``: `nnx.State`; ``step``: updates so far."""
 SLOTS = {"exp_avg": "mu", "exp_avg_sq": "nu"}
-"""Our names of AdamW's moments -> optax's."""
+"""The JAX engine's names of AdamW's moments -> optax's."""
 
 
 class TunixEngine:
@@ -52,11 +50,11 @@ class TunixEngine:
 
     name = "tunix"
 
-    def __init__(self, request: EngineRequest, optimizer: AdamWConfig, ours: JaxEngine) -> None:
+    def __init__(self, request: EngineRequest, optimizer: AdamWConfig, jax_engine: JaxEngine) -> None:
         self.request = request
-        self._ours = ours
-        if ours.layout.shape.devices > 1:
-            raise RequestError(f"engine tunix does not take mesh.fsdp: {ours.layout.shape.fsdp}",
+        self._jax_engine = jax_engine
+        if jax_engine.layout.shape.devices > 1:
+            raise RequestError(f"engine tunix does not take mesh.fsdp: {jax_engine.layout.shape.fsdp}",
                                "1, because it runs on one device", "mesh.fsdp=1, or engine=jax")
         dtype = DTYPES[request.precision.parameters]
         make_model = model_class(request.shape, dtype, remat=request.memory.remat == "layer")
@@ -80,7 +78,7 @@ class TunixEngine:
 
     def describe(self) -> DeviceFacts:
         """The devices."""
-        facts = self._ours.describe()
+        facts = self._jax_engine.describe()
         return replace(facts, versions={"google-tunix": version("google-tunix"), "flax": version("flax"),
                                         "optax": version("optax"), **facts.versions})
 
@@ -92,12 +90,12 @@ class TunixEngine:
     def init(self, seed: int, *, trainable: bool = True) -> State:
         """A fresh state with the random weights that the JAX engine has for this seed; always with an optimizer."""
         del trainable
-        return self._from_ours(self._ours.init(seed))
+        return self._to_tunix_state(self._jax_engine.init(seed))
 
     def load(self, weights: Path, *, trainable: bool = True) -> State:
         """A fresh optimizer on weights from a directory in Hugging Face's format."""
         del trainable
-        return self._from_ours(self._ours.load(weights))
+        return self._to_tunix_state(self._jax_engine.load(weights))
 
     def _inputs(self, batch: Batch) -> dict[str, np.ndarray]:
         """Arguments of `model_input`."""
@@ -150,12 +148,10 @@ class TunixEngine:
         return [answers[i] for i in range(len(prompts))]
 
     def prompt_batches(self, prompts: Sequence[Sequence[int]]) -> list[tuple[list[int], int]]:
-        """Indices of prompts that are answered together, and the length that they are padded to.
-
-        Prompts of Gemma 2 are not padded: in Tunix 0.1.7 a padded prompt has a wrong sliding window.
-        """
+        """Indices of prompts that are answered together, and the length that they are padded to."""
         if self.request.shape.family != "gemma2":
             return [(rows.indices, rows.tokens.shape[1]) for rows in prompt_batches(prompts)]
+        # Not padded: in Tunix 0.1.7 a padded prompt of Gemma 2 has a wrong sliding window.
         lengths: dict[int, list[int]] = {}
         for i, prompt in enumerate(prompts):
             lengths.setdefault(len(prompt), []).append(i)
@@ -165,7 +161,7 @@ class TunixEngine:
     def _sampler(self, state: State, slots: int) -> Any:
         """A `Sampler` whose cache has this many slots (prompt and new tokens together)."""
         # A sampler takes new weights only with the very placement of its first ones.
-        weights = jax.device_put(state["model"], jax.sharding.SingleDeviceSharding(self._ours.devices.devices[0]))
+        weights = jax.device_put(state["model"], jax.sharding.SingleDeviceSharding(self._jax_engine.devices.devices[0]))
         if slots not in self._samplers:
             shape = self.request.shape
             cache = CacheConfig(cache_size=slots, num_layers=shape.layers, num_kv_heads=shape.kv_heads,
@@ -176,19 +172,19 @@ class TunixEngine:
 
     def save(self, state: State, directory: Path) -> None:
         """Write ``model.safetensors`` and ``optimizer.safetensors``, names and shapes as the JAX engine's."""
-        self._ours.save(self._to_ours(state), directory)
+        self._jax_engine.save(self._to_jax_state(state), directory)
 
     def restore(self, directory: Path) -> State:
         """The state that `save` (or the JAX engine with the same recipe) wrote, bit for bit."""
-        return self._from_ours(self._ours.restore(directory))
+        return self._to_tunix_state(self._jax_engine.restore(directory))
 
     def export(self, state: State, directory: Path) -> None:
         """Weights and ``config.json`` in Hugging Face's format."""
-        self._ours.export(self._to_ours(state), directory)
+        self._jax_engine.export(self._to_jax_state(state), directory)
 
     def memory(self) -> Memory:
         """Peak memory so far."""
-        return self._ours.memory()
+        return self._jax_engine.memory()
 
     def inspect(self, batch: Batch) -> Inspection:
         """The compiler's memory analysis of the executable that `step` runs for this shape."""
@@ -196,34 +192,42 @@ class TunixEngine:
 
     def check_device(self) -> Mapping[str, Any]:
         """Run one small real kernel and compare it with NumPy."""
-        return self._ours.check_device()
+        return self._jax_engine.check_device()
 
-    def _from_ours(self, ours: Mapping[str, Any]) -> State:
+    def _to_tunix_state(self, of_jax: Mapping[str, Any]) -> State:
         """The JAX engine's state as Tunix's."""
         convert = jax.jit(partial(to_tunix, shape=self.request.shape))
-        moments = {theirs: convert(unflatten_params(ours["moments"][slot])) for slot, theirs in SLOTS.items()}
+        moments = {theirs: convert(unflatten_params(of_jax["moments"][slot])) for slot, theirs in SLOTS.items()}
 
         def value(path: Place, kept: Any) -> jax.Array:
-            for name in SLOTS.values():
-                if name in path:  # the path of the weight follows
-                    return moments[name][path[path.index(name) + 1:]]
+            slot, weight = _split_moment(path)
+            if slot:
+                return moments[slot][weight]
             if "hyperparams" in path:
                 return jnp.zeros((), kept.dtype)
-            return jnp.array(ours["step"], kept.dtype)  # a copy: the step donates, so counters may not share memory
+            return jnp.array(of_jax["step"], kept.dtype)  # a copy: the step donates, so counters may not share memory
 
         optimizer = nnx.from_flat_state([(path, x.replace(value(path, x.get_value())))
                                          for path, x in nnx.to_flat_state(self._optimizer_state)])
-        return {"model": filled(self._model_state, convert(ours["params"])), "optimizer": optimizer,
-                "step": int(ours["step"])}
+        return {"model": filled(self._model_state, convert(of_jax["params"])), "optimizer": optimizer,
+                "step": int(of_jax["step"])}
 
-    def _to_ours(self, state: State) -> State:
+    def _to_jax_state(self, state: State) -> State:
         """Tunix's state as the JAX engine's."""
-        convert = jax.jit(partial(from_tunix, shape=self.request.shape, like=self._ours.abstract_state["params"]))
+        convert = jax.jit(partial(from_tunix, shape=self.request.shape, like=self._jax_engine.abstract_state["params"]))
         moments: dict[str, dict[Place, jax.Array]] = {name: {} for name in SLOTS.values()}
         for path, x in nnx.to_flat_state(state["optimizer"]):
-            for name in SLOTS.values():
-                if name in path:  # the path of the weight follows
-                    moments[name][path[path.index(name) + 1:]] = x.get_value()
+            slot, weight = _split_moment(path)
+            if slot:
+                moments[slot][weight] = x.get_value()
         model = {path: x.get_value() for path, x in nnx.to_flat_state(state["model"])}
         return {"params": convert(model), "step": jnp.int32(state["step"]),
                 "moments": {slot: flatten_params(convert(moments[name])) for slot, name in SLOTS.items()}}
+
+
+def _split_moment(path: Place) -> tuple[str, Place]:
+    """optax's slot and the weight's path: ``("mu", ("norm",))`` for ``(0, "mu", "norm")``; both empty for no moment."""
+    for i, part in enumerate(path):
+        if part in SLOTS.values():
+            return str(part), path[i + 1:]
+    return "", ()

@@ -62,11 +62,12 @@ def _sizes(shape: ModelShape) -> dict[str, Any]:
 def _gemma(shape: ModelShape, remat: bool) -> Callable[[], nnx.Module]:
     from tunix.models.gemma import model as theirs
 
-    kinds = (theirs.AttentionType.GLOBAL, theirs.AttentionType.LOCAL_SLIDING)
+    kinds = [theirs.AttentionType.LOCAL_SLIDING if shape.slides(i) else theirs.AttentionType.GLOBAL
+             for i in range(shape.layers)]
     config = theirs.ModelConfig(
         **_sizes(shape), final_logit_softcap=shape.final_softcap or None,
         attn_logits_soft_cap=shape.attention_softcap or None, use_post_attn_norm=shape.post_norms,
-        use_post_ffw_norm=shape.post_norms, attention_types=tuple(kinds[shape.slides(i)] for i in range(shape.layers)),
+        use_post_ffw_norm=shape.post_norms, attention_types=tuple(kinds),
         remat_config=theirs.RematConfig.DECODER if remat else theirs.RematConfig.NONE)
     return lambda: theirs.Gemma(config, rngs=nnx.Rngs(0))
 
@@ -114,14 +115,14 @@ def named(state: Any) -> dict[str, jax.Array]:
 
 def make_trainer(make_model: Callable[[], nnx.Module], config: AdamWConfig) -> TunixTrainer:
     """Build model, optimizer and trainer as shapes only; nothing is allocated."""
-    built: list[Any] = []
+    made: list[PeftTrainer] = []  # because `eval_shape` returns only shapes
 
     def build() -> tuple[Any, Any]:
-        built.append(PeftTrainer(make_model(), _optimizer(config), TrainingConfig(eval_every_n_steps=1)))
-        return built[0].model, built[0].optimizer
+        made.append(PeftTrainer(make_model(), _optimizer(config), TrainingConfig(eval_every_n_steps=1)))
+        return made[0].model, made[0].optimizer
 
     model, optimizer = nnx.eval_shape(build)
-    trainer = built[0].with_gen_model_input_fn(lambda inputs: model_input(**inputs))
+    trainer: Any = made[0].with_gen_model_input_fn(lambda inputs: model_input(**inputs))
     trainer.model = trainer.optimizer = None  # they are tracers of `eval_shape`
     (model_graph, model_state), (optimizer_graph, optimizer_state) = nnx.split(model), nnx.split(optimizer)
     return TunixTrainer(trainer=trainer, model=model_graph, optimizer=optimizer_graph, model_state=model_state,
@@ -140,10 +141,7 @@ def _optimizer(config: AdamWConfig) -> optax.GradientTransformation:
 
 
 def model_input(tokens: jax.Array, supervised: jax.Array, real: jax.Array) -> dict[str, Any]:
-    """Arguments of Tunix's default loss, from ``[B, S]`` each.
-
-    ``supervised``: 1 at tokens that are to be predicted; ``real``: 0 at padding, which is at the ends of rows.
-    """
+    """Arguments of Tunix's default loss, from ``[B, S]``: 1 if a token is ``supervised``, 0 if it is not ``real``."""
     index = jnp.arange(tokens.shape[1])
     seen = (real != 0)[:, None, :] & (index[None, :] <= index[:, None])[None]
     positions = jnp.broadcast_to(index, tokens.shape)
