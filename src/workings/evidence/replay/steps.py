@@ -1,4 +1,8 @@
-"""Recomputes recorded steps, and wrong steps (controls) whose results must differ from the record."""
+"""Recomputes recorded steps, once correctly, and once for each *control* with something wrong on purpose.
+
+A control, such as the data of another seed, must give other results than the record. If it does not, the tolerance lets
+everything pass, and the correct replay proves nothing.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +22,7 @@ CONTROL_RATE_FACTOR = 1.1
 
 @dataclass(frozen=True, kw_only=True)
 class InitialState:
-    """A state to start from, and its description."""
+    """A state of the training to start from, such as a checkpoint, and its description."""
 
     make: Callable[[], State]
     words: str
@@ -37,8 +41,9 @@ class ReplayPlan:
     lines: list[Mapping[str, Any]]
     """Recorded metrics of the steps, in order."""
     rate: float = 1.0
-    """Factor of the learning rate."""
+    """Factor of the learning rate; only a control has another one than 1."""
     change: Callable[[Batch], Batch] = lambda batch: batch
+    """Change of each batch before its step; only a control changes it."""
 
 
 def replay_steps(plan: ReplayPlan) -> Iterator[tuple[Facts, State]]:
@@ -48,7 +53,7 @@ def replay_steps(plan: ReplayPlan) -> Iterator[tuple[Facts, State]]:
         step = int(recorded["step"])
         inputs = plan.source.take(state, position, step)
         position = inputs.after
-        # By the recorded number of the step: a replay from a checkpoint is in the middle of the schedule.
+        # The recorded number of the step, because a replay from a checkpoint begins in the middle of the schedule.
         learning_rate = plan.training.rate_at(step) * plan.rate
         state, result = plan.engine.step(state, plan.change(inputs.batch), learning_rate)
         yield _line(recorded, inputs, learning_rate, result), state
@@ -56,7 +61,7 @@ def replay_steps(plan: ReplayPlan) -> Iterator[tuple[Facts, State]]:
 
 def run_controls(plan: ReplayPlan, other_order: BatchSource, other_start: InitialState, other_seed_start: InitialState,
                  tolerance: Tolerance, more: Mapping[str, tuple[str, BatchSource]]) -> dict[str, Facts]:
-    """Run wrong variants of a replay, each until it is outside the tolerance or the steps end.
+    """Run the controls of a replay, each until it is outside the tolerance or the steps end. Gives results by name.
 
     Args:
         plan: the correct replay.
@@ -78,6 +83,7 @@ def run_controls(plan: ReplayPlan, other_order: BatchSource, other_start: Initia
 
 
 def _control(words: str, plan: ReplayPlan, tolerance: Tolerance) -> Facts:
+    """The result of one control: what was wrong, and whether, after how many steps, it fell outside the tolerance."""
     control: Facts = {"what": words, "outside": False, "steps": 0, "differences": {}}
     for number, (line, _) in enumerate(replay_steps(plan), start=1):
         differences = line_differences(line)
