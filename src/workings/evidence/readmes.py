@@ -1,9 +1,6 @@
 """READMEs of runs and packs: views of their records, which verification renders again.
 
-A run's README is written at its end. A pack's README has the exact commands to check the pack and to train its runs
-again. Such a command follows from a run's `config/overrides.json`, whose keys are `origin` (the recipe's file, or
-`shipped:NAME`), `base` (the folder of that file, from inside the run), `overrides` (the words after the recipe), and
-`files` (names of data files by their keys in the recipe).
+A run's README is written at its end. A pack's README has the exact commands to check it and to train its runs again.
 """
 
 import shlex
@@ -92,7 +89,7 @@ def train_command(recipe: str, out: str, request: Mapping[str, Any], manifest: R
     Args:
         recipe: the recipe's name or file.
         out: the new run's directory.
-        request: contents of `config/overrides.json`; empty without that file.
+        request: contents of `config/overrides.json` (`origin`, `base`, `overrides`, `files`); empty without that file.
         manifest: the run's manifest.
         move: changes the name of a file for the folder in which the command is typed.
         recipe_stays: the recipe is read from its own path, so that files which no override names need no value.

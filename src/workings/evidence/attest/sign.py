@@ -5,7 +5,6 @@ The run's own sums do not list the folder `attest`, because signatures come afte
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.attest import envelope, keys
@@ -43,10 +42,9 @@ def sign_run(run: Path, key: Path) -> Signature:
     result = verify(run, level=0)
     if failed := [f"{check.id}: {check.text}" for check in result.checks if check.verdict == "failed"]:
         raise RecordError(f"{run} does not verify, so it is not signed: {'; '.join(failed[:3])}")
-    claim: dict[str, Any] = {**FORM, "subject": [
-        {"name": subject_name(opened.manifest, path), "digest": {"sha256": root}}
-        for path, root in sorted(unit_roots(run).items())]}
-    signed = line(envelope.seal(claim, signer))
+    subjects = [{"name": subject_name(opened.manifest, path), "digest": {"sha256": root}}
+                for path, root in sorted(unit_roots(run).items())]
+    signed = line(envelope.seal({**FORM, "subject": subjects}, signer))
     folder = run / ATTEST
     with storage(folder, "write"):
         folder.mkdir(exist_ok=True)
@@ -65,7 +63,7 @@ def sign_run(run: Path, key: Path) -> Signature:
     finally:
         lock.release()
     return Signature(path=path, key_id=str(signer.public_key.keyid), existed=existing is not None,
-                     subjects=tuple(subject["name"] for subject in claim["subject"]))
+                     subjects=tuple(str(subject["name"]) for subject in subjects))
 
 
 def unit_roots(run: Path) -> dict[str, str]:

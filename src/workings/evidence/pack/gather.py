@@ -1,7 +1,6 @@
 """Collects the contents of a pack (files of sealed runs and their units, signatures, attempts), and writes its zip.
 
-The run `a` comes to `runs/a`, its evaluation to `runs/a/eval/items`, samples that it drew to `runs/a-samples`. The zip
-has sorted names, one fixed time and one fixed mode, so that equal records give equal bytes.
+The zip has sorted names, one fixed time and one fixed mode, so that equal records give equal bytes.
 """
 
 import hashlib
@@ -52,7 +51,7 @@ class Contents:
     unsealed_files: dict[str, bytes] = field(default_factory=dict)
     """Files that none of them seals: attempts and signatures. The pack's own sums cover them."""
     units: dict[str, str] = field(default_factory=dict)
-    """Root digests of runs, evaluations and samples, by path in the pack."""
+    """Root digests by path in the pack: of `runs/a`, its evaluation `runs/a/eval/items`, samples `runs/a-samples`."""
     external_files: list[ExternalFile] = field(default_factory=list)
     """Sealed files that the pack only names by their digest."""
 
@@ -64,38 +63,34 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
     run that is not sealed.
     """
     contents = Contents()
+    runs, evaluations = contents.runs, contents.evaluations
     for path in paths:
-        _add_path(contents, path)
-    if not contents.runs:
+        kind, name = unit_kind(path), path.resolve().name
+        pack_path = f"{RUNS}/{name}{SAMPLES_SUFFIX}" if kind == SAMPLED else f"{RUNS}/{name}"
+        if pack_path in runs or pack_path in evaluations:
+            raise RequestError(f"two runs are named {name}", "runs with different names", "")
+        if kind in EVALUATION_UNITS:
+            evaluations[pack_path] = path
+            continue
+        run = RunRecord.open(path)
+        if run.status == "failed":
+            raise RequestError(f"{path} failed: {run.manifest.status_reason}", "runs that did not fail",
+                               "leave it out; the list of attempts names it all the same")
+        runs[pack_path] = run
+    if not runs:
         raise RequestError("there is no run to pack", "one sealed run or more",
                            "workings pack RUN --out submission.zip")
-    for pack_path, run in contents.runs.items():
+    for pack_path, run in runs.items():
         for inner, root in unit_roots(run.path).items():
             # Only the run itself holds checkpoints. A unit inside needs every file for its checks.
             _add_unit(contents, f"{pack_path}/{inner}" if inner else pack_path, run.path / inner, root,
                       by_digest=weights == BY_DIGEST and not inner)
         for path in sorted((run.path / ATTEST).glob("*")):
             contents.unsealed_files[f"{pack_path}/{ATTEST}/{path.name}"] = path.read_bytes()
-    for pack_path, path in contents.evaluations.items():
+    for pack_path, path in evaluations.items():
         _add_unit(contents, pack_path, path, root_digest(path), by_digest=False)
-    contents.unsealed_files[f"{RUNS}/{ATTEMPTS}"] = _attempts([run.path for run in contents.runs.values()])
+    contents.unsealed_files[f"{RUNS}/{ATTEMPTS}"] = _attempts([run.path for run in runs.values()])
     return contents
-
-
-def _add_path(contents: Contents, path: Path) -> None:
-    """Note a run or an evaluation under its path in the pack. Raises `RequestError`."""
-    kind, name = unit_kind(path), path.resolve().name
-    pack_path = f"{RUNS}/{name}{SAMPLES_SUFFIX}" if kind == SAMPLED else f"{RUNS}/{name}"
-    if pack_path in contents.runs or pack_path in contents.evaluations:
-        raise RequestError(f"two runs are named {name}", "runs with different names", "")
-    if kind in EVALUATION_UNITS:
-        contents.evaluations[pack_path] = path
-        return
-    run = RunRecord.open(path)
-    if run.status == "failed":
-        raise RequestError(f"{path} failed: {run.manifest.status_reason}", "runs that did not fail",
-                           "leave it out; the list of attempts names it all the same")
-    contents.runs[pack_path] = run
 
 
 def _add_unit(contents: Contents, pack_path: str, folder: Path, root: str, *, by_digest: bool) -> None:

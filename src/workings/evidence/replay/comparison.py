@@ -10,14 +10,8 @@ MAX_DIFFERENCE = 1e9
 """Stands for larger relative differences, and for those of values that are not finite: JSON has no infinity."""
 
 Facts = dict[str, Any]
-"""The result of a replay, or a part of it, as JSON. The functions below read these keys:
-
-- `lines`: for each step `step`, `same_batch`, its `MEASURES` under `recorded` and `replayed`, and, if the step sampled
-  completions, under `drawn` how many were `asked` for and how many came out the `same`;
-- `tolerance`: the fields of `Tolerance`;
-- `weights`: the result of `compare_weights`, or why there is none;
-- `mode` (`bitwise` or `tolerance`), `start` in words, `conditions.differing`, and `coverage` of a selection by a seed.
-"""
+"""The result of a replay, or a part of it, as JSON. Each of its `lines` has `step`, `same_batch`, the `MEASURES` under
+`recorded` and `replayed`, and under `drawn` how many completions were `asked` for and how many came out the `same`."""
 
 
 def relative_difference(a: Any, b: Any) -> float:
@@ -31,9 +25,8 @@ def line_differences(line: Facts) -> dict[str, float]:
     """Relative difference of each measure of one step, and the share of completions that differ."""
     differences = {name: relative_difference(line["recorded"].get(name), line["replayed"].get(name))
                    for name in MEASURES}
-    if (drawn := line.get("drawn")) is not None:
-        differences["completions"] = 1 - drawn["same"] / max(1, drawn["asked"])
-    return differences
+    drawn = line.get("drawn")
+    return differences if drawn is None else differences | {"completions": 1 - drawn["same"] / max(1, drawn["asked"])}
 
 
 def is_outside(differences: dict[str, float], tolerance: Facts) -> bool:

@@ -15,9 +15,9 @@ NOT_RECORDED = "not recorded"
 PACKAGE = "package "
 """Prefix of the conditions that are versions of packages."""
 WITHOUT_EFFECT = frozenset({
-    "CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS", "KAGGLE_KERNEL_RUN_TYPE", "PYTHONHASHSEED", "PYTORCH_ALLOC_CONF",
-    "PYTORCH_CUDA_ALLOC_CONF", "TF_CPP_MIN_LOG_LEVEL", "XLA_PYTHON_CLIENT_ALLOCATOR", "XLA_PYTHON_CLIENT_MEM_FRACTION",
-    "XLA_PYTHON_CLIENT_PREALLOCATE"})
+    "CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS", "KAGGLE_KERNEL_RUN_TYPE", "PYTHONHASHSEED",
+    "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "TF_CPP_MIN_LOG_LEVEL",
+    "XLA_PYTHON_CLIENT_ALLOCATOR", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE"})
 """Recorded variables that change memory, speed or the choice of a device, and never a result."""
 
 
@@ -25,15 +25,9 @@ def conditions(environment: Mapping[str, Any], *, engine: str, distribution: str
                changes: str, device: DeviceFacts | DeviceChecks, packages: Sequence[str]) -> dict[str, str]:
     """The conditions of one computation, each as a text; equal texts mean equal conditions.
 
-    Args:
-        environment: result of `workings.record.environment.collect()`, recorded or current.
-        engine: name of the engine.
-        distribution: name of the package that brings the engine.
-        version: version of that package.
-        commit: commit of the code, or why it is missing.
-        changes: digest of uncommitted changes, or why it is missing.
-        device: the devices.
-        packages: names of the packages that compute.
+    ``environment``: result of `workings.record.environment.collect()`, recorded or current; ``distribution``: the
+    package that brings the engine, in this ``version``; ``changes``: digest of uncommitted changes, or why there is
+    none; ``packages``: names of those that compute.
     """
     machine, variables, versions = (environment.get(key, {}) for key in ("machine", "variables", "packages"))
     return {
@@ -58,12 +52,8 @@ def conditions_of_run(manifest: RunManifest, environment: Mapping[str, Any], pac
 
 def differing_conditions(recorded: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
     """Names of the conditions that differ, or that are not known."""
-    differing = []
-    for name in sorted(recorded.keys() | current.keys()):
-        before = recorded.get(name, NOT_RECORDED)
-        if before == NOT_RECORDED or before != current.get(name, NOT_RECORDED):
-            differing.append(name)
-    return differing
+    before = {name: recorded.get(name, NOT_RECORDED) for name in sorted(recorded.keys() | current.keys())}
+    return [name for name, text in before.items() if text == NOT_RECORDED or text != current.get(name, NOT_RECORDED)]
 
 
 def platform(conditions: Mapping[str, str]) -> str:
@@ -115,12 +105,9 @@ _LONG_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 def number_format(dtypes: Mapping[str, str]) -> str:
-    """Key of `TOLERANCES` for a manifest's `actual_dtypes`: the format of the computation.
-
-    `bfloat16 weights`, if computation and weights are both in bfloat16.
-    """
+    """Key of `TOLERANCES` for a manifest's `actual_dtypes`: the computation's format, or `bfloat16 weights`."""
     stored, computed = (_LONG_NAMES.get(dtypes.get(key, ""), dtypes.get(key, "")) for key in ("parameters", "compute"))
-    # Weights stored in bf16 are rounded at every update, which adds to the rounding of the arithmetic.
+    # Weights that are stored in bfloat16 as well are rounded at every update.
     return f"{computed} weights" if stored == computed == "bfloat16" else computed
 
 

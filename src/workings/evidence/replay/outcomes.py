@@ -28,8 +28,7 @@ moment near zero has no meaningful relative difference."""
 def compare_weights(step: int, recorded: Path, replayed: Path) -> Facts:
     """Compare the tensors of two checkpoint folders.
 
-    The result has the numbers of `files`, of `files_identical` and of `tensors`, the `largest_difference` (its norm
-    over the norm of the recorded tensor) with the name of its `tensor`, and the ``step``.
+    The result counts `files`, `files_identical` and `tensors`, and names the `largest_difference` and its `tensor`.
     """
     names = sorted({whole_file(path.name) for path in recorded.glob("*.safetensors")})
     same = sum(_identical(recorded / name, replayed / name) for name in names)
@@ -87,9 +86,8 @@ class RecordedEvaluation:
         decoding = self.config.get("decoding")
         if not isinstance(decoding, Mapping) or "max_new_tokens" not in decoding:
             raise RecordError(f"{self.unit} does not say how it was generated")
-        return EvaluationSettings(max_new_tokens=decoding["max_new_tokens"], batch_size=decoding["batch_size"],
-                                  temperature=decoding["temperature"], samples=decoding["samples"],
-                                  seed=decoding["seed"])
+        names = ("max_new_tokens", "batch_size", "temperature", "samples", "seed")
+        return EvaluationSettings(**{name: decoding[name] for name in names})
 
     @property
     def batch(self) -> int:
@@ -114,8 +112,7 @@ class RecordedEvaluation:
     def groups_for(self, items: int) -> int:
         """Number of groups that hold at least this number of items in any selection; at most all.
 
-        Ten items in batches of 4 are groups of 4, 4 and 2. Two groups hold at least 4 + 2 = 6 items, so that 6 items
-        need two groups, and 7 items all three.
+        Of groups of 4, 4 and 2 items, any two hold at least 6. So 6 items need two groups, and 7 items all three.
         """
         groups = self.groups
         # The last group, which may be short, can be among the selected ones.
@@ -137,10 +134,9 @@ class RecordedEvaluation:
 
 def generate_again(session: ModelSession, evaluation: RecordedEvaluation, numbers: Sequence[int]
                    ) -> list[dict[str, Any]]:
-    """Generate the completions of some groups of an evaluation again, and compare each with the recorded one.
+    """Generate the completions of the groups with these numbers again, and compare each with the recorded one.
 
-    ``numbers``: of these groups. Gives for each completion `unit`, `id`, `sample`, `completion`, and whether it is the
-    `same`. Raises `RecordError` if the evaluation does not say how it was generated, or a line describes no item.
+    Raises `RecordError` if the evaluation does not say how it was generated, or a line describes no item.
     """
     recorded = {(row["id"], row["sample"]): row for row in evaluation.rows}
     lines = []

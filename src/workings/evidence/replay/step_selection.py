@@ -22,10 +22,7 @@ class StepRange:
 
 
 def choose_numbers(seed: int, purpose: str, population: int, count: int) -> list[int]:
-    """``count`` different numbers below ``population``, in order; the same for the same seed on every machine.
-
-    For example, `choose_numbers(17, "steps", 10, 3)` is `[4, 5, 7]`. Another ``purpose`` gives other numbers.
-    """
+    """``count`` numbers below ``population``, ascending, such as `[4, 5, 7]`; on every machine the same for a seed."""
     # Ordered by SHA-256, because a library's random numbers may change with its version.
     ranked = sorted(range(population), key=lambda number: bytes_digest(f"{seed}/{purpose}/{number}".encode()))
     return sorted(ranked[:count])
@@ -45,8 +42,8 @@ def chosen_steps(states: Sequence[int], step_count: int, steps: int, seed: int) 
 def all_steps(states: Sequence[int], step_count: int, longest: int | None) -> tuple[StepRange, ...]:
     """All steps, from each stored state to the next, where the weights can be compared.
 
-    ``longest``: after how many steps a range ends; None: only at the next state. For example, states 0, 7 and 20 of 31
-    steps give the ranges 0 to 7, 7 to 20 and 20 to 31, and with ``longest`` 10 the ranges 0 to 7, 7 to 17 and 20 to 30.
+    ``longest``: largest length of a range; None: any. States 0, 7 and 20 of 31 steps give ranges from 0 to 7, 7 to 20
+    and 20 to 31, and with ``longest`` 10 from 0 to 7, 7 to 17 and 20 to 30.
     """
     return tuple(StepRange(start=start, end=end if longest is None else min(end, start + longest))
                  for start, end in zip(states, [*states[1:], step_count], strict=True))
@@ -57,13 +54,8 @@ def step_coverage(selected: Sequence[StepRange], step_count: int) -> dict[str, A
 
     For example, the ranges 0 to 7, 7 to 17 and 20 to 30 of 31 steps leave out `[[18, 20], [31, 31]]`.
     """
-    left_out, next_step = [], 1
-    for step_range in selected:
-        if step_range.start >= next_step:
-            left_out.append([next_step, step_range.start])
-        next_step = step_range.end + 1
-    if next_step <= step_count:
-        left_out.append([next_step, step_count])
+    ends, starts = [0, *(each.end for each in selected)], [*(each.start for each in selected), step_count]
+    left_out = [[end + 1, start] for end, start in zip(ends, starts, strict=True) if end < start]
     return {"steps": step_count, "replayed": sum(each.end - each.start for each in selected), "ranges": len(selected),
             "not_replayed": left_out}
 

@@ -1,7 +1,6 @@
-"""Recomputes recorded steps, once correctly, and once for each *control* with something wrong on purpose.
+"""Recomputes recorded steps: correctly, and in *controls* with something wrong on purpose, such as another seed.
 
-A control, such as the data of another seed, must give other results than the record. If it does not, the tolerance lets
-everything pass, and the correct replay proves nothing.
+A control must give other results than the record: otherwise the tolerance would let everything pass.
 """
 
 import math
@@ -41,9 +40,8 @@ class ReplayPlan:
     lines: list[Mapping[str, Any]]
     """Recorded metrics of the steps, in order."""
     rate: float = 1.0
-    """Factor of the learning rate; only a control has another one than 1."""
+    """Factor of the learning rate. Only controls have another one than 1, or a ``change`` of each batch."""
     change: Callable[[Batch], Batch] = lambda batch: batch
-    """Change of each batch before its step; only a control changes it."""
 
 
 def replay_steps(plan: ReplayPlan) -> Iterator[tuple[Facts, State]]:
@@ -83,7 +81,6 @@ def run_controls(plan: ReplayPlan, other_order: BatchSource, other_start: Initia
 
 
 def _control(words: str, plan: ReplayPlan, tolerance: Tolerance) -> Facts:
-    """The result of one control: what was wrong, and whether, after how many steps, it fell outside the tolerance."""
     control: Facts = {"what": words, "outside": False, "steps": 0, "differences": {}}
     for number, (line, _) in enumerate(replay_steps(plan), start=1):
         differences = line_differences(line)
@@ -95,11 +92,10 @@ def _control(words: str, plan: ReplayPlan, tolerance: Tolerance) -> Facts:
 
 
 def _line(recorded: Mapping[str, Any], inputs: StepInputs, rate: float, result: StepResult) -> Facts:
-    replayed = {name: getattr(result, name) for name in MEASURES}
+    numbers = {name: getattr(result, name) for name in MEASURES}
     line: Facts = {
         "step": recorded["step"], "learning_rate": rate, "recorded": {name: recorded[name] for name in MEASURES},
-        "replayed": {name: value if math.isfinite(value) else {"absent": "not a finite number"}
-                     for name, value in replayed.items()},
+        "replayed": {name: x if math.isfinite(x) else {"absent": "not a finite number"} for name, x in numbers.items()},
         "same_batch": inputs.digest == recorded["batch_digest"]}
     if inputs.completion_counts is not None:
         line["drawn"] = dict(inputs.completion_counts)
