@@ -115,12 +115,12 @@ def _end_problems(inputs: RolloutInputs, template: ChatTemplate, rollout: Rollou
             is_stopped = ends_with_stop = bool(tokens) and tokens[-1] in stops
             if number == len(lengths):  # of the last turn, the record says whether it was cut off
                 is_stopped = sample.completion.stop_token is not None
-            text = tokens[:-1] if is_stopped else tokens
-            is_possible = ends_with_stop and len(text) < limit if is_stopped else len(text) == limit
+            content = tokens[:-1] if is_stopped else tokens
+            is_possible = ends_with_stop and len(content) < limit if is_stopped else len(content) == limit
             # A stop token in the middle would mean that sampling continued after it.
-            if not is_possible or stops & {*text}:
-                yield (f"rollout of step {rollout.step}: a completion of {len(text)} tokens that neither ended nor was "
-                       "cut off")
+            if not is_possible or stops & {*content}:
+                yield (f"rollout of step {rollout.step}: a completion of {len(content)} tokens that neither ended nor "
+                       "was cut off")
 
 
 def _advantage_problems(inputs: RolloutInputs, settings: RewardSettings, rollout: Rollout) -> Iterator[str]:

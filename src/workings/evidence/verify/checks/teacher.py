@@ -28,7 +28,7 @@ ROW_BYTES = 400
 
 @check("consistency.teacher", when=records(TEACHER))
 def teacher(unit: Unit) -> Found:
-    """Digest and precision of the teacher, which is a run with its root, or an id with its revision; that root."""
+    """Digest and precision of the teacher (a run, or an id with a revision); the run's root, if it is verified too."""
     facts = unit.json_object(TEACHER)
     problems = [*_fact_problems(unit, facts)]
     if problems:
