@@ -99,13 +99,13 @@ def _another_seed(files: Files) -> None:
     write(files, EVENTS, events)
     unit = next(unit for unit in loading.load(walk.MemoryTree(files)).runs)
     steps = planned_steps(unit)
-    lines = [row | planned.counts | {"batch_digest": planned.digest} for row, planned in steps]
+    lines = [planned.line | planned.counts | {"batch_digest": planned.digest} for planned in steps]
     write(files, METRICS, lines)
     for folder in (LAST, EARLIER):
         state = values_in(files, folder + "state.json")
         done = state["step"]
         state["facts"] |= {name: sum(row[name] for row in lines[:done]) for name in ("tokens", "supervised_tokens")} | {
-            "position": batches_of(unit).after(steps[done - 1][1].at).to_json()}
+            "position": batches_of(unit).after(steps[done - 1].at).to_json()}
         write(files, folder + "state.json", state)
 
 

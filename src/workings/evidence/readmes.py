@@ -1,6 +1,6 @@
 """READMEs of runs and packs: views of their records, which verification renders again.
 
-That of a run is written at its end. That of a pack has the exact commands to check it and to train its runs again.
+A run's README is written at its end. A pack's README has the exact commands to check it and to train its runs again.
 """
 
 import shlex
@@ -25,15 +25,15 @@ SHIPPED = "shipped:"
 def run_readme(manifest: RunManifest, files: RunFiles) -> str:
     """A summary of a run on one screen, and how to reproduce and verify it. Raises `RecordError`."""
     index = PROMPTS if files.has(PROMPTS) else ROWS
-    rows, memory = files.lines(index), (files.json_object(PLAN), files.json_object(MEASURED))
+    rows, plan, measured = files.lines(index), files.json_object(PLAN), files.json_object(MEASURED)
     note = f" {said_of_recipe(manifest.config, manifest.architecture)}".rstrip()
-    over_plan = excess_sentence(*memory)
+    over_plan = excess_sentence(plan, measured)
     exceeded = f"\n- Over plan: {over_plan}." if over_plan else ""
     dropped = sum(row.get("status") == "dropped" for row in rows)
     origin = manifest.facts.get(CONVERTED_FROM)
-    converted = origin.get("what") if isinstance(origin, dict) else None
-    # Such as `Q4_1 of NAME, dequantized to bf16`, for weights of a GGUF file.
-    kind = f"{converted}; {manifest.architecture}" if isinstance(converted, str) else manifest.architecture
+    kind = manifest.architecture
+    if isinstance(origin, dict) and isinstance(origin.get("what"), str):
+        kind = f"{origin['what']}; {kind}"  # such as `Q4_1 of NAME, dequantized to bf16`, for weights of a GGUF file
     return f"""# Run {manifest.name}
 
 Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_steps} of {manifest.planned_steps} steps.
@@ -43,7 +43,7 @@ Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_st
 - Device: {manifest.hardware} ({manifest.device.platform}; {manifest.device.reason}).
 - Data: `{index}`, {len(rows) - dropped:,} of {len(rows):,} lines are trained on.
 - Trained on {manifest.supervised_tokens:,} supervised tokens; {_learned(files.lines(METRICS))}.
-- Memory: {memory_sentence(*memory)}.{exceeded}
+- Memory: {memory_sentence(plan, measured)}.{exceeded}
 - Made by workings {manifest.workings_version}.
 
 Reproduce it, typed in this folder (the recipe as written and the overrides are in `config/`, the digests of the data
@@ -67,40 +67,42 @@ def _learned(metrics: Sequence[Mapping[str, Any]]) -> str:
     return f"loss {metrics[0]['loss']:.4f} at the first step, {metrics[-1]['loss']:.4f} at the last"
 
 
-def command_again(asked: Mapping[str, Any], manifest: RunManifest) -> str:
-    """The command that trains a run again, typed inside its directory; ``asked``: contents of `config/overrides.json`.
+def command_again(request: Mapping[str, Any], manifest: RunManifest) -> str:
+    """The command that trains a run again, typed inside its directory; ``request``: as for `train_command`.
 
     A recipe file is named by its path, because its own paths are relative to it. A path far away is not recorded, so
     the copy in `config/` is used instead.
     """
-    origin, base = str(asked["origin"]), asked["base"]
-    is_file = not origin.startswith(SHIPPED) and origin != GIVEN and isinstance(base, str)
-    if is_file:
-        recipe = Path(base, Path(origin).name).as_posix()
-    else:
-        recipe = origin.removeprefix(SHIPPED) if origin.startswith(SHIPPED) else RECIPE
-    return train_command(recipe, f"../{manifest.name}-again", asked, manifest, move=str, recipe_stays=is_file)
+    origin, base = str(request["origin"]), request["base"]
+    recipe, recipe_stays = RECIPE, False
+    if origin.startswith(SHIPPED):
+        recipe = origin.removeprefix(SHIPPED)
+    elif origin != GIVEN and isinstance(base, str):
+        recipe, recipe_stays = Path(base, Path(origin).name).as_posix(), True
+    return train_command(recipe, f"../{manifest.name}-again", request, manifest, move=str, recipe_stays=recipe_stays)
 
 
-def train_command(recipe: str, out: str, asked: Mapping[str, Any], manifest: RunManifest, *,
+def train_command(recipe: str, out: str, request: Mapping[str, Any], manifest: RunManifest, *,
                   move: Callable[[str], str], recipe_stays: bool = False) -> str:
     """The command that trains a run again, typed in another folder.
 
     Args:
         recipe: the recipe's name or file.
         out: the new run's directory.
-        asked: contents of `config/overrides.json`; empty without that file.
+        request: contents of `config/overrides.json` (`origin`, `base`, `overrides`, `files`); empty without that file.
         manifest: the run's manifest.
         move: changes the name of a file for the folder in which the command is typed.
         recipe_stays: the recipe is read from its own path, so that files which no override names need no value.
     """
-    typed = [str(word) for word in asked.get("overrides", ())]
-    files = {key: move(name) if isinstance(name, str) else with_changed_paths({key: name}, move)[key]
-             for key, name in asked.get("files", {}).items()}
-    if recipe_stays:
-        named = {override.partition("=")[0] for override in typed}
-        files = {key: name for key, name in files.items() if named & {key, key.partition(".")[0]}}
-    overrides = [override for override in typed if override.partition("=")[0] not in files]
+    overrides = [str(word) for word in request.get("overrides", ())]
+    named = {override.partition("=")[0] for override in overrides}
+    files = {}
+    for key, value in request.get("files", {}).items():
+        # An override may set a key such as `data.traces`, or the whole section `data`.
+        if not recipe_stays or named & {key, key.partition(".")[0]}:
+            # A list of rewards or an environment names files in its entries.
+            files[key] = move(value) if isinstance(value, str) else with_changed_paths({key: value}, move)[key]
+    overrides = [override for override in overrides if override.partition("=")[0] not in files]
     overrides += [f"{key}={flow(value)}" for key, value in sorted(files.items())]
     # Without its steps the recipe of a smoke run would train a larger model.
     smoke = ["--smoke-steps", str(manifest.planned_steps)] if manifest.facts.get("smoke") is True else []
@@ -133,16 +135,16 @@ def pack_readme(version: str, units: Mapping[str, str], runs: Mapping[str, tuple
                   "run's checksums. Everything else is. So verify the whole pack: a run extracted from it lacks "
                   "its tensors.", ""]
     lines += ["## Make it again", "", "Unpack it, and type in its folder:", ""]
-    lines += [f"    {packed_command(path, *runs[path])}" for path in sorted(runs)]
+    lines += [f"    {packed_command(path, manifest, request)}" for path, (manifest, request) in sorted(runs.items())]
     # The pack has digests of the data, not the data, which may not be redistributable.
     lines += ["", "Private data are not in the pack: put each file that a command or a recipe names "
               "at its place. `data/digests.json` of each run says which bytes they were.", ""]
     return "\n".join(lines)
 
 
-def packed_command(path: str, manifest: RunManifest, asked: Mapping[str, Any]) -> str:
-    """The command that trains a packed run again, typed in the unpacked folder. Arguments as for `pack_readme`."""
-    origin, name = str(asked.get("origin", "")), path.rpartition("/")[2]
+def packed_command(path: str, manifest: RunManifest, request: Mapping[str, Any]) -> str:
+    """The command that trains the run at a path in a pack again, typed in the unpacked folder."""
+    origin, name = str(request.get("origin", "")), path.rpartition("/")[2]
     recipe = origin.removeprefix(SHIPPED) if origin.startswith(SHIPPED) else f"{path}/{RECIPE}"
-    return train_command(recipe, f"again/{name}", asked, manifest,
+    return train_command(recipe, f"again/{name}", request, manifest,
                          move=lambda file: f"data/{name}/{PurePath(file).name}")

@@ -17,8 +17,6 @@ from workings.hardware.device import without_alias
 
 DATASET_SLUG = "workings-wheel"
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-UPGRADABLE = "jax"
-"""The only library that a notebook may upgrade."""
 _CELL = re.compile(r"^# %%(?P<markdown> \[markdown\])?\n", re.MULTILINE)
 _MARK = re.compile(r"@@([A-Z0-9_]+)@@")
 
@@ -83,8 +81,8 @@ def kernel_metadata(user: str, name: str, machine: Machine) -> dict[str, Any]:
 
 def dataset_metadata(user: str) -> dict[str, Any]:
     """Contents of `dataset-metadata.json`."""
-    return {"id": f"{user}/{DATASET_SLUG}", "title": DATASET_SLUG.replace("-", " "),
-            "licenses": [{"name": "Apache 2.0"}]}
+    title = DATASET_SLUG.replace("-", " ")
+    return {"id": f"{user}/{DATASET_SLUG}", "title": title, "licenses": [{"name": "Apache 2.0"}]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,24 +107,22 @@ class NotebookRequest:
 
 def script(request: NotebookRequest) -> str:
     """The notebook's cells as one script."""
-    text = request.recipe.removesuffix("\n")
-    recipe = f'"""\\\n{text}\n"""'
+    recipe_text = request.recipe.removesuffix("\n")
+    recipe = f'"""\\\n{recipe_text}\n"""'
     if '"""' in request.recipe or "\\" in request.recipe:  # would end the string, or change in it
         recipe = repr(request.recipe)
     # Values in code are written by `repr`, so that a quote cannot end a string.
     machine = request.machine
     values = {
-        "TITLE": f"workings: {request.name} on {machine.editor_name}",
-        "EDITOR_NAME": machine.editor_name, "SESSION_HOURS": str(targets()[machine.target].kaggle_session_hours),
-        "RUN": repr(request.name), "TARGET": repr(machine.target),
+        "TITLE": f"workings: {request.name} on {machine.editor_name}", "EDITOR_NAME": machine.editor_name,
+        "SESSION_HOURS": str(targets()[machine.target].kaggle_session_hours),
+        "RUN": repr(request.name), "TARGET": repr(machine.target), "RECIPE": recipe,
         "SMOKE": repr(request.smoke), "PROCESSES": repr(request.processes), "WHEEL_SHA256": repr(request.wheel_sha256),
-        "JAX_NEEDED": repr(jax_needed() if UPGRADABLE in request.libraries else ""),
-        "JAX_PIN": repr(f"jax[{machine.jax_extra}]=={jax_needed()}"),
-        "DATA": repr(dict(sorted(request.data.items()))), "RECIPE": recipe,
-    }
-    text = (files("workings.kaggle") / "template.py.txt").read_text(encoding="utf-8")
+        "JAX_NEEDED": repr(jax_needed() if "jax" in request.libraries else ""),
+        "JAX_PIN": repr(f"jax[{machine.jax_extra}]=={jax_needed()}"), "DATA": repr(dict(sorted(request.data.items())))}
+    template = (files("workings.kaggle") / "template.py.txt").read_text(encoding="utf-8")
     # By a function, because `sub` would interpret backslashes in a text.
-    return _MARK.sub(lambda match: values[match.group(1)], text)
+    return _MARK.sub(lambda match: values[match.group(1)], template)
 
 
 def notebook_text(request: NotebookRequest) -> str:
@@ -139,20 +135,22 @@ def notebook_text(request: NotebookRequest) -> str:
         else:
             cell |= {"cell_type": "code", "execution_count": None, "outputs": []}
         notebook_cells.append(cell)
-    notebook = {
-        "cells": notebook_cells, "nbformat": 4, "nbformat_minor": 5, "metadata": {
-            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-            "language_info": {"name": "python"}}}
+    metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+                "language_info": {"name": "python"}}
+    notebook = {"cells": notebook_cells, "nbformat": 4, "nbformat_minor": 5, "metadata": metadata}
     return json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def cells(text: str) -> list[tuple[bool, str]]:
-    """The cells of a script in percent format: whether it is Markdown, and its source."""
-    matches = list(_CELL.finditer(text))
+    """The cells of a script in percent format: of each, whether it is Markdown, and its source."""
+    found, matches = [], list(_CELL.finditer(text))
     ends = [match.start() for match in matches[1:]] + [len(text)]
-    sources = [text[match.end():end].strip("\n") for match, end in zip(matches, ends, strict=True)]
-    return [(True, "\n".join(line.removeprefix("#").removeprefix(" ") for line in source.splitlines()))
-            if match["markdown"] else (False, source) for match, source in zip(matches, sources, strict=True)]
+    for match, end in zip(matches, ends, strict=True):
+        is_markdown, source = match["markdown"] is not None, text[match.end():end].strip("\n")
+        if is_markdown:  # its lines are comments
+            source = "\n".join(line.removeprefix("#").removeprefix(" ") for line in source.splitlines())
+        found.append((is_markdown, source))
+    return found
 
 
 def jax_needed() -> str:

@@ -1,1 +1,1 @@
-"""Files for the launchers that people's clusters have: what is to be started, written down, and nothing started."""
+"""Launching: files with which Slurm, Kubernetes or SkyPilot start a run. Nothing is started here."""

@@ -55,17 +55,15 @@ class LaunchJob:
     def __post_init__(self) -> None:
         engines = table()["engines"]
         if self.engine not in engines:
-            raise RequestError(f"the engine {self.engine} cannot be launched",
-                               "an engine that is known to run in several processes: " + ", ".join(engines),
-                               f"engine={next(iter(engines))}")
+            known = f"an engine that is known to run in several processes: {', '.join(engines)}"
+            raise RequestError(f"the engine {self.engine} cannot be launched", known, f"engine={next(iter(engines))}")
         if not JOB_NAME.fullmatch(self.name):
             raise RequestError(f"--name cannot be {self.name}",
                                "at most 40 lower case letters, digits and dashes, a letter first", "--name my-run")
         # It is part of a shell script, so it must not contain what a shell interprets.
         if not REMOTE_FOLDER.fullmatch(self.remote_folder) or ".." in self.remote_folder:
-            raise RequestError(f"--home cannot be {self.remote_folder}",
-                               "an absolute path on the cluster, of letters, digits and ._/-",
-                               "--home /shared/my-run")
+            raise RequestError(f"--home cannot be {self.remote_folder}", "an absolute path on the cluster, of letters, "
+                               "digits and ._/-", "--home /shared/my-run")
 
     @property
     def command(self) -> str:
@@ -105,12 +103,12 @@ def kubernetes(job: LaunchJob, *, image: str, claim: str) -> dict[str, str]:
                            "--image registry/name:tag")
     if job.platform != "tpu":
         return _file("trainjob.yaml", job, "kubernetes-trainjob", image=image, claim=claim)
-    rows: dict[str, str] = table()["kubernetes"]["names"]
-    family = job.target.rsplit("-", 1)[0]
-    if family not in rows:
-        raise RequestError(f"Google Kubernetes Engine has no slice {job.target}", f"one of {', '.join(rows)}",
+    names: dict[str, str] = table()["kubernetes"]["names"]
+    family = job.target.rsplit("-", 1)[0]  # v5e of v5e-8
+    if family not in names:
+        raise RequestError(f"Google Kubernetes Engine has no slice {job.target}", f"one of {', '.join(names)}",
                            "--on v5e-8")
-    return _file("jobset.yaml", job, "kubernetes-jobset", image=image, claim=claim, accelerator=rows[family])
+    return _file("jobset.yaml", job, "kubernetes-jobset", image=image, claim=claim, accelerator=names[family])
 
 
 def skypilot(job: LaunchJob, *, storage: str, wheel: Wheel) -> dict[str, str]:
@@ -118,17 +116,18 @@ def skypilot(job: LaunchJob, *, storage: str, wheel: Wheel) -> dict[str, str]:
 
     Raises `RequestError` for an unknown kind of bucket, or an accelerator that SkyPilot does not have.
     """
-    rows: dict[str, str] = table()["skypilot"]["names"]
-    if job.platform != "cpu" and job.target not in rows:
-        raise RequestError(f"SkyPilot has no {job.target}", f"one of {', '.join(rows)}",
+    names: dict[str, str] = table()["skypilot"]["names"]
+    if job.platform != "cpu" and job.target not in names:
+        raise RequestError(f"SkyPilot has no {job.target}", f"one of {', '.join(names)}",
                            "--for kubernetes" if job.platform == "tpu" else "--on h100")
     if storage and not BUCKET_ADDRESS.fullmatch(storage):
         raise RequestError(f"--storage {storage} is not a bucket", "a bucket, such as gs://my-runs or s3://my-runs/a",
                            "--storage gs://my-runs")
-    return _file("task.yaml", job, "skypilot", storage=storage, wheel=wheel, accelerator=rows.get(job.target, ""))
+    return _file("task.yaml", job, "skypilot", storage=storage, wheel=wheel, accelerator=names.get(job.target, ""))
 
 
 def _file(name: str, job: LaunchJob, launcher: str, **values: object) -> dict[str, str]:
+    """The template of a file, filled in, by its name; ``launcher``: such as `slurm` or `kubernetes-jobset`."""
     # Nothing is escaped: `LaunchJob` has checked names and paths, and other texts are written as JSON.
     environment = jinja2.Environment(  # noqa: S701
         loader=jinja2.PackageLoader("workings.launching"), undefined=jinja2.StrictUndefined, trim_blocks=True,

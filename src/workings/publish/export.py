@@ -75,8 +75,8 @@ def carry_over(opened: TrainedModel, directory: Path, *, tokenizer: bool = True)
         shutil.copyfile(base / name, directory / name)
     if same and tokenizer:
         _suppress(base, directory)
-    left = {} if same or not forms else {"left": dict.fromkeys(forms, OTHER_TOKENIZER)}
-    return {"from": published_id(opened) or base.name, "files": sorted(copied)} | left
+    carried = {"from": published_id(opened) or base.name, "files": sorted(copied)}
+    return carried if same or not forms else carried | {"left": dict.fromkeys(forms, OTHER_TOKENIZER)}
 
 
 def _file_names(folder: Path, patterns: Sequence[str]) -> list[str]:
@@ -89,7 +89,7 @@ def has_tokenizer(base: Path, tokenizer: Tokenizer) -> bool:
 
 
 def _suppress(base: Path, directory: Path) -> None:
-    """Take over which tokens are never to be written; stop tokens and temperature stay those of the run."""
+    """Copy the base's list of tokens that are never to be written; stop tokens and temperature stay the run's."""
     file = base / GENERATION_CONFIG
     if file.is_file() and (tokens := read_object(file).get(SUPPRESSED_TOKENS_KEY)):
         own = read_object(directory / GENERATION_CONFIG)
@@ -114,8 +114,7 @@ class Exported:
     def to_json(self) -> dict[str, Any]:
         """Keys of `export --json`."""
         return {"out": str(self.directory), "run": self.run, "made_from": self.root, "step": self.step,
-                "format": self.format, "files": self.files, "carried_over": self.carried_over,
-                "notes": list(self.notes)}
+                "format": self.format, "files": self.files, "carried_over": self.carried_over, "notes": [*self.notes]}
 
 
 def export_run(run: Path, out: Path, *, device: str = AS_RECORDED, gguf_type: str = "",
@@ -149,16 +148,16 @@ def export_run(run: Path, out: Path, *, device: str = AS_RECORDED, gguf_type: st
 
 def _write(opened: TrainedModel, directory: Path, out: Path, gguf_type: str) -> Exported:
     session, base = opened.session, first_folder(opened)
-    of_tokenizer = base if isinstance(base, Path) and has_tokenizer(base, session.tokenizer) else None
-    stop = StopTokens.of(session.template, of_tokenizer)
+    same_tokenizer = base if isinstance(base, Path) and has_tokenizer(base, session.tokenizer) else None
+    stop = StopTokens.of(session.template, same_tokenizer)
     notes = [stop.disagreement] if stop.disagreement else []
     if gguf_type:
         _write_gguf(opened, directory, out.name, stop, gguf_type)
     else:
         _write_safetensors(opened, directory, stop)
         if isinstance(base, Path):
-            first, after = read_object(base / CONFIG), read_object(directory / CONFIG)["dtype"]
-            before = first.get("dtype", first.get("torch_dtype", after))
+            base_config, after = read_object(base / CONFIG), read_object(directory / CONFIG)["dtype"]
+            before = base_config.get("dtype", base_config.get("torch_dtype", after))  # the key's new and old name
             if before and before != after:
                 notes.append(f"the weights are in {after}, in which the run kept them; those that it began with are in "
                              f"{before}")
@@ -186,7 +185,7 @@ def _write_safetensors(opened: TrainedModel, directory: Path, stop: StopTokens) 
         values["pad_token_id"] = session.tokenizer.pad_id
     write_object(directory / CONFIG, values | _special_ids(session.tokenizer, stop))
     adapters = directory / ADAPTER_FOLDER / ADAPTER_CONFIG
-    # Adapters say on which published weights they belong; a local folder has no such name.
+    # Adapters name the published weights that they belong to; a local folder has no such name.
     if adapters.parent.is_dir() and (name := published_id(opened)):
         write_object(adapters, read_object(adapters) | {
             "base_model_name_or_path": name, "revision": str(opened.run.manifest.model_revision)})
@@ -221,6 +220,6 @@ def write_tokenizer(template: ChatTemplate, stop: StopTokens, directory: Path) -
 
 
 def _special_ids(tokenizer: Tokenizer, stop: StopTokens) -> dict[str, Any]:
-    """Ids of the tokens that begin a sequence and end an answer, by Hugging Face's names; none that does not exist."""
+    """Ids of the tokens that begin a sequence (if there is one) and end an answer, by Hugging Face's names."""
     special = {"bos_token_id": tokenizer.bos_id, "eos_token_id": list(stop.ids)}
     return {name: value for name, value in special.items() if value is not None}

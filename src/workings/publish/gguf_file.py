@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,8 +65,8 @@ def write_gguf(folder: Path, file: Path, number_format: str, template: ChatTempl
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     kinds = {bool: gguf.GGUFValueType.BOOL, int: gguf.GGUFValueType.UINT32, float: gguf.GGUFValueType.FLOAT32,
              str: gguf.GGUFValueType.STRING}
-    for key, value in form.header(shape).items():
-        key = f"{form.architecture}.{key}"
+    for name_in_header, value in form.header(shape).items():
+        key = f"{form.architecture}.{name_in_header}"
         if isinstance(value, list):
             writer.add_array(key, value)
         else:
@@ -89,13 +90,14 @@ def _tensors(folder: Path, shape: ModelShape, number_format: str) -> Iterator[_T
 
     wanted, form = gguf.GGMLQuantizationType[number_format.upper()], form_of(shape)
     weights, sizes = model_weights(folder, shape), tensor_shapes(shape)
-    for stored, name in form.names(shape).items():
-        def read(name: str = name) -> np.ndarray:
-            # In float32 first: 1 + weight would lose bits in a smaller format.
-            return form.change(shape, name, weights.read(name).astype(np.float32))
 
+    def read(name: str) -> np.ndarray:
+        # In float32 first: 1 + weight would lose bits in a smaller format.
+        return form.change(shape, name, weights.read(name).astype(np.float32))
+
+    for stored, name in form.names(shape).items():
         size = form.size(name, sizes[name])
-        yield _Tensor(name=stored, shape=size, kind=_kind(stored, size, wanted), read=read)
+        yield _Tensor(name=stored, shape=size, kind=_kind(stored, size, wanted), read=partial(read, name))
     if (factors := form.rotation(shape)) is not None:
         yield _Tensor(name=ROPE_FACTORS, shape=factors.shape, kind=gguf.GGMLQuantizationType.F32, read=lambda: factors)
 
@@ -116,8 +118,8 @@ def _add_special_tokens(writer: "GGUFWriter", template: ChatTemplate, stop: Stop
     if tokenizer.bos_id is not None:
         writer.add_bos_token_id(tokenizer.bos_id)
     writer.add_eos_token_id(stop.ids[0])
-    # llama.cpp stops at either.
-    if stop.ids[1:]:
+    # llama.cpp stops at the end of a sequence (eos) and at the end of a turn (eot).
+    if len(stop.ids) > 1:
         writer.add_eot_token_id(stop.ids[1])
     if tokenizer.special_text("pad_token"):
         writer.add_pad_token_id(tokenizer.pad_id)

@@ -1,4 +1,4 @@
-"""`kaggle`: a folder with the notebook and its settings, and one with the wheel and the data, ready to upload."""
+"""`launch --for kaggle`: a folder with the notebook and its settings, and one with the wheel and the data."""
 
 import json
 import os
@@ -34,7 +34,7 @@ BUILD_EPOCH = "1767225600"
 
 @dataclass(frozen=True, kw_only=True)
 class KaggleFolders:
-    """The made folders; ``gated`` is the id of a model that is fetched from the Hub, if one is."""
+    """The made folders, and what the next commands need to know of them."""
 
     notebook: Path
     dataset: Path
@@ -43,6 +43,7 @@ class KaggleFolders:
     kernel_id: str
     dataset_id: str
     gated: str
+    """Id of a model that the notebook fetches from the Hub, which may ask for a token; empty if it fetches none."""
 
     def to_json(self) -> dict[str, str]:
         """Keys of ``launch --for kaggle --json``."""
@@ -75,9 +76,8 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
     loaded = with_choices(loaded, find_target(machine.target))
     model = loaded.recipe.model
     if isinstance(model, FromPretrained) and (loaded.path(model.id).is_dir() or names_gguf(model.id)):
-        raise RequestError(f"the model {model.id} is on this machine only",
-                           "a Hub id, or the path below /kaggle/input of a model that is attached to the notebook",
-                           "model.id=google/gemma-2b")
+        raise RequestError(f"the model {model.id} is on this machine only", "a Hub id, or the path below /kaggle/input "
+                           "of a model that is attached to the notebook", "model.id=google/gemma-2b")
     data = data_files(loaded)
     with tempfile.TemporaryDirectory(prefix="workings-kaggle-") as folder:
         built = wheel or build_wheel(Path(folder))
@@ -87,8 +87,7 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
         request = notebook.NotebookRequest(
             name=loaded.recipe.name, recipe=loaded.written(), machine=machine,
             libraries=engine_libraries(loaded.recipe.engine), wheel_sha256=file_digest(built), smoke=smoke,
-            processes=processes_on(machine, loaded.recipe),
-            data={name: file_digest(path) for name, path in data.items()})
+            processes=processes_on(machine, loaded.recipe), data={name: file_digest(data[name]) for name in data})
         kernel = notebook.kernel_metadata(user, request.name, machine)
         with atomic.new_folder(out, "write") as new_folder:
             _write_dataset(new_folder / "dataset", built, data, user)
@@ -105,7 +104,7 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
 
 
 def processes_on(machine: Machine, recipe: Recipe) -> int:
-    """Processes that train: one a card for an engine that needs that, else 1."""
+    """Processes that train: one for each card if the engine needs that, else 1."""
     one_a_card = getattr(find_planning_engine(recipe.engine), "process_per_device", False)
     return mesh_of(recipe, find_target(machine.target)).devices if one_a_card else 1
 
@@ -118,9 +117,9 @@ def data_files(loaded: LoadedRecipe) -> dict[str, Path]:
         if not path.is_file():
             continue  # a shipped set, made on the spot
         if Path(name).is_absolute() or ".." in PurePosixPath(name).parts or name.startswith("~"):
-            raise RequestError(f"{loaded.origin} names {name} outside its folder",
-                               "data next to the recipe or below it, so that the "
-                               "notebook finds them under the same name", "move them and change the recipe")
+            raise RequestError(f"{loaded.origin} names {name} outside its folder", "data next to the recipe or below "
+                               "it, so that the notebook finds them under the same name",
+                               "move them and change the recipe")
         files[name] = path
     return files
 
@@ -137,8 +136,9 @@ def build_wheel(folder: Path) -> Path:
                           check=False)
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode or not wheels:
-        last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no output"]
-        raise RequestError(f"--wheel is missing, and building one failed: {last[0][:200]}",
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        reason = lines[-1][:200] if lines else "no output"
+        raise RequestError(f"--wheel is missing, and building one failed: {reason}",
                            "the tools `build` and `hatchling`", "make setup, or --wheel workings-….whl")
     return wheels[0]
 

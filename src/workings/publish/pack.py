@@ -64,10 +64,10 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE,
     contents = gather(paths, weights)
     _refuse_failing([*(run.path for run in contents.runs.values()), *contents.evaluations.values()])
     documents = seal_documents(_documents(contents, weights))
+    sizes = {name: len(data) for name, data in documents.items()}
+    sizes |= {name: file.size for name, file in contents.sealed_files.items()}
     planned = Packed(
-        out=out, root=loads(documents[SEAL])["root"], zip_bytes=0,
-        entries=tuple(sorted([(name, len(data)) for name, data in documents.items()]
-                             + [(name, file.size) for name, file in contents.sealed_files.items()])),
+        out=out, root=loads(documents[SEAL])["root"], zip_bytes=0, entries=tuple(sorted(sizes.items())),
         by_digest=tuple((f"{row.place}/{row.file}", row.bytes) for row in contents.external_files))
     show(planned)
     # Under another name until it has been verified: a file called as asked is one that passed.

@@ -174,16 +174,9 @@ def _run_of_export(folder: Path, named: Path | None) -> RunRecord:
     found = {file.relative_to(folder).as_posix(): file for file in sorted(folder.rglob("*")) if file.is_file()}
     found.pop(ORIGIN_FILE)
     for file in sorted(found.keys() | digests.keys()):
-        if file not in found:
-            what = "is missing"
-        elif file not in digests:
-            what = "was not exported"
-        elif file_digest(found[file]) != digests[file]:
-            what = "was changed"
-        else:
-            continue
-        raise RequestError(f"{folder / file} {what}", "the files that were exported and no others",
-                           "workings export RUN --out FOLDER")
+        if problem := _difference(found.get(file), digests.get(file)):
+            raise RequestError(f"{folder / file} {problem}", "the files that were exported and no others",
+                               "workings export RUN --out FOLDER")
     path = named or Path("runs") / name
     if not (path / layout.SEAL).is_file():
         raise RequestError(f"the run that {folder} was made from is not at {path}", "the sealed run, from which card "
@@ -192,6 +185,15 @@ def _run_of_export(folder: Path, named: Path | None) -> RunRecord:
     if run.root != root:
         raise RequestError(f"{path} is not the run that {folder} was made from", f"the run of root {root}", "--run RUN")
     return run
+
+
+def _difference(file: Path | None, digest: str | None) -> str:
+    """How a file differs from its exported digest, in words; empty if it does not."""
+    if file is None:
+        return "is missing"
+    if digest is None:
+        return "was not exported"
+    return "" if file_digest(file) == digest else "was changed"
 
 
 def licence_of(run: RunRecord, request: PushRequest) -> str:
@@ -236,8 +238,10 @@ def _named_licences(run: RunRecord, recorded: object) -> set[str]:
     with suppress(RequestError):
         card = starting_weights(run.path, tensors=False) / layout.README
         values = (metadata_load(card) or {}) if card.is_file() else {}
-        in_card = values.get("license_name") if values.get("license") == "other" else values.get("license")
-        names += in_card if isinstance(in_card, list) else [in_card or ""]
+        in_card = values.get("license") or []
+        if in_card == "other":  # a licence without a name on the Hub
+            in_card = values.get("license_name") or []
+        names += in_card if isinstance(in_card, list) else [in_card]
     return {_hub_name(str(name)) for name in names} - {"", "not named in the file"}
 
 
@@ -257,8 +261,7 @@ def _card(run: RunRecord, licence: str, library: str, root: str) -> str:
     is_on_this_machine = is_local(revision) or revision == STORED
     if not _is_scratch(run) and not is_on_this_machine:
         metadata["base_model"] = run.manifest.model_id
-    evaluations = {name: {"summary": summary,
-                          "config": read_json(run.path / "eval" / name / layout.EVALUATION_CONFIG)}
+    evaluations = {name: {"summary": summary, "config": read_json(run.path / "eval" / name / layout.EVALUATION_CONFIG)}
                    for name, summary in run.evaluations().items()}
     text = model_card(RECORD, run.manifest, root, evaluations, metadata)
     return f"{text}\n## Terms\n\n{_GEMMA_USE}\n" if licence == GEMMA else text

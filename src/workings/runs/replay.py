@@ -187,8 +187,8 @@ def _criteria(opened: ReopenedRun) -> Criteria:
     packages = sorted({*device.versions} & {*environment.PACKAGES})
     registered = find_engine(manifest.engine)
     here = conditions.conditions(
-        environment.collect(), engine=(manifest.engine, registered.distribution, registered.version),
-        code=(commit, changes), device=device, packages=packages)
+        environment.collect(), engine=manifest.engine, distribution=registered.distribution,
+        version=registered.version, commit=commit, changes=changes, device=device, packages=packages)
     recorded = conditions.conditions_of_run(manifest, loads((opened.run.path / ENVIRONMENT).read_bytes()), packages)
     differing, platform = conditions.differing_conditions(recorded, here), conditions.platform(recorded)
     if platform == "cpu" and not differing:

@@ -1,7 +1,7 @@
 """Signed statements about root digests: in-toto statements (https://in-toto.io) in envelopes of the form DSSE.
 
-A root digest covers every fact of its record. So a statement names units and their roots only, and a verifier can make
-the same statement again.
+An envelope is a JSON object with the statement (`payload`, in base64) and its `signatures`. A root digest covers every
+fact of its record, so a statement names only units and their roots, and a verifier can make the same statement again.
 """
 
 import base64
@@ -24,7 +24,7 @@ PAYLOAD_TYPE = "application/vnd.in-toto+json"
 FORM = {"_type": "https://in-toto.io/Statement/v1", "predicateType": "urn:workings:record:1",
         "predicate": {"subjects": "root digests of sealed units"}}
 """Everything in a statement but its subjects. A new form gets a new number."""
-ENVELOPE_NAME = re.compile(r"(\d{3})\.dsse\.json")
+ENVELOPE_NAME = re.compile(r"\d{3}\.dsse\.json")
 """File names of envelopes."""
 PUBLIC_NAME = re.compile(rf"({DIGEST_PATTERN})\.pub")
 """File names of public keys next to them, by key id."""
@@ -41,7 +41,7 @@ class _Signature(_Part):
 
 
 class SignedStatement(_Part):
-    """An envelope, not verified."""
+    """An envelope whose signatures were not verified."""
 
     payload: str
     payloadType: Literal["application/vnd.in-toto+json"]
@@ -49,9 +49,9 @@ class SignedStatement(_Part):
 
     @cached_property
     def statement(self) -> dict[str, Any]:
-        """Its payload. Raises `RecordError`."""
+        """The JSON object in its payload. Raises `RecordError`."""
         try:
-            # Without `validate` Python passes over any other character, and two texts would mean the same bytes.
+            # Without `validate` Python skips characters outside of base64, and two texts would mean the same bytes.
             value = canonical.loads(base64.b64decode(self.payload, validate=True))
         except ValueError:
             raise RecordError("an envelope whose payload is not base64") from None

@@ -71,9 +71,8 @@ def signer(path: Path) -> "CryptoSigner":
     from securesystemslib.signer import CryptoSigner
 
     if not path.is_file():
-        raise RequestError(f"--key {path} is not a file",
-                           "the private key that `workings runs sign --new-key FILE` made",
-                           "workings runs sign --new-key ~/.workings/signing.key")
+        raise RequestError(f"--key {path} is not a file", "the private key that `workings runs sign --new-key FILE` "
+                           "made", "workings runs sign --new-key ~/.workings/signing.key")
     try:
         key = load_pem_private_key(path.read_bytes(), None)
     # cryptography raises TypeError for an encrypted key.

@@ -1,8 +1,10 @@
-"""Signs a run: writes a statement over the roots of the run and its units into `attest/`, which no sum covers."""
+"""Signs a run: writes a statement about the root digests of the run and its units, `attest/001.dsse.json`.
+
+The run's own sums do not list the folder `attest`, because signatures come after the seal.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.attest import envelope, keys
@@ -40,26 +42,28 @@ def sign_run(run: Path, key: Path) -> Signature:
     result = verify(run, level=0)
     if failed := [f"{check.id}: {check.text}" for check in result.checks if check.verdict == "failed"]:
         raise RecordError(f"{run} does not verify, so it is not signed: {'; '.join(failed[:3])}")
-    claim: dict[str, Any] = {**FORM, "subject": [
-        {"name": subject_name(opened.manifest, path), "digest": {"sha256": root}}
-        for path, root in sorted(unit_roots(run).items())]}
-    signed = line(envelope.seal(claim, signer))
+    subjects = [{"name": subject_name(opened.manifest, path), "digest": {"sha256": root}}
+                for path, root in sorted(unit_roots(run).items())]
+    signed = line(envelope.seal({**FORM, "subject": subjects}, signer))
     folder = run / ATTEST
     with storage(folder, "write"):
         folder.mkdir(exist_ok=True)
     # Two commands at once would take the same number.
     lock = DirectoryLock(folder)
     try:
-        path, existed = _envelope_path(folder, signed)
-        if not existed:
+        envelopes = sorted(path for path in folder.iterdir() if ENVELOPE_NAME.fullmatch(path.name))
+        # Ed25519 is deterministic: the same key and bytes give the same signature.
+        existing = next((path for path in envelopes if path.read_bytes() == signed), None)
+        path = existing or _next_envelope(folder, envelopes)
+        if existing is None:
             public = folder / f"{signer.public_key.keyid}{keys.PUBLIC_SUFFIX}"
             # The key before the envelope: one without the other is refused, a key alone is not.
             atomic.write_bytes(public, keys.public_pem(signer.public_key))
             atomic.write_bytes(path, signed)
     finally:
         lock.release()
-    return Signature(path=path, key_id=str(signer.public_key.keyid), existed=existed,
-                     subjects=tuple(subject["name"] for subject in claim["subject"]))
+    return Signature(path=path, key_id=str(signer.public_key.keyid), existed=existing is not None,
+                     subjects=tuple(str(subject["name"]) for subject in subjects))
 
 
 def unit_roots(run: Path) -> dict[str, str]:
@@ -70,15 +74,9 @@ def unit_roots(run: Path) -> dict[str, str]:
     return roots
 
 
-def _envelope_path(folder: Path, signed: bytes) -> tuple[Path, bool]:
-    """Path of the existing envelope, or of the next free number; and whether it exists."""
-    numbers = [0]
-    for path in sorted(folder.iterdir()):
-        if match := ENVELOPE_NAME.fullmatch(path.name):
-            # Ed25519 is deterministic: the same key and bytes give the same signature.
-            if path.read_bytes() == signed:
-                return path, True
-            numbers.append(int(match.group(1)))
-    if max(numbers) >= 999:
+def _next_envelope(folder: Path, envelopes: list[Path]) -> Path:
+    """Path after the last envelope: `004.dsse.json` after `003.dsse.json`. Raises `RequestError` after number 999."""
+    last = max((int(path.name[:3]) for path in envelopes), default=0)
+    if last >= 999:
         raise RequestError(f"{folder} holds 999 signatures", "fewer of them", "remove those that are not needed")
-    return folder / f"{max(numbers) + 1:03d}.dsse.json", False
+    return folder / f"{last + 1:03d}.dsse.json"

@@ -67,5 +67,5 @@ class PackList(_Part):
 
 
 def parse_pack(value: Any) -> PackList:
-    """The list of a pack. Raises `RecordError`."""
+    """The list in the parsed contents of `pack.json`. Raises `RecordError`."""
     return parsed_part(PackList, value, PACK)

@@ -45,13 +45,13 @@ class Contents:
     runs: dict[str, RunRecord] = field(default_factory=dict)
     """Runs by path in the pack, `runs/<name>`."""
     evaluations: dict[str, Path] = field(default_factory=dict)
-    """Evaluations and samples (of an untrained model, of texts from elsewhere) next to the runs, by path in it."""
+    """Evaluations and samples that are in no run (of an untrained model, say), by path in the pack."""
     sealed_files: dict[str, FileOnDisk] = field(default_factory=dict)
     """Files that a run or evaluation seals, by path in the pack."""
     unsealed_files: dict[str, bytes] = field(default_factory=dict)
     """Files that none of them seals: attempts and signatures. The pack's own sums cover them."""
     units: dict[str, str] = field(default_factory=dict)
-    """Root digests by path in the pack."""
+    """Root digests by path in the pack: of `runs/a`, its evaluation `runs/a/eval/items`, samples `runs/a-samples`."""
     external_files: list[ExternalFile] = field(default_factory=list)
     """Sealed files that the pack only names by their digest."""
 
@@ -65,10 +65,10 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
     contents = Contents()
     runs, evaluations = contents.runs, contents.evaluations
     for path in paths:
-        kind = unit_kind(path)
-        pack_path = f"{RUNS}/{path.resolve().name}" + (SAMPLES_SUFFIX if kind == SAMPLED else "")
+        kind, name = unit_kind(path), path.resolve().name
+        pack_path = f"{RUNS}/{name}{SAMPLES_SUFFIX}" if kind == SAMPLED else f"{RUNS}/{name}"
         if pack_path in runs or pack_path in evaluations:
-            raise RequestError(f"two runs are named {path.resolve().name}", "runs with different names", "")
+            raise RequestError(f"two runs are named {name}", "runs with different names", "")
         if kind in EVALUATION_UNITS:
             evaluations[pack_path] = path
             continue
@@ -82,7 +82,7 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
                            "workings pack RUN --out submission.zip")
     for pack_path, run in runs.items():
         for inner, root in unit_roots(run.path).items():
-            # Only the run itself holds checkpoints; of the units inside every file is needed to check it.
+            # Only the run itself holds checkpoints. A unit inside needs every file for its checks.
             _add_unit(contents, f"{pack_path}/{inner}" if inner else pack_path, run.path / inner, root,
                       by_digest=weights == BY_DIGEST and not inner)
         for path in sorted((run.path / ATTEST).glob("*")):

@@ -10,6 +10,8 @@ MAX_DIFFERENCE = 1e9
 """Stands for larger relative differences, and for those of values that are not finite: JSON has no infinity."""
 
 Facts = dict[str, Any]
+"""The result of a replay, or a part of it, as JSON. Each of its `lines` has `step`, `same_batch`, the `MEASURES` under
+`recorded` and `replayed`, and under `drawn` how many completions were `asked` for and how many came out the `same`."""
 
 
 def relative_difference(a: Any, b: Any) -> float:
@@ -36,7 +38,7 @@ def is_outside(differences: dict[str, float], tolerance: Facts) -> bool:
 
 
 def wrong_steps(facts: Facts) -> list[str]:
-    """What of the replayed steps, and of the weights after them, is outside the tolerance."""
+    """Problems of the replayed steps and of the weights after them, in words; empty if all are within the tolerance."""
     tolerance, lines, weights = facts["tolerance"], facts["lines"], facts["weights"]
     failures = [f"step {line['step']}: another batch than the recorded one" for line in lines if not line["same_batch"]]
     for line in lines:
@@ -59,21 +61,23 @@ def wrong_steps(facts: Facts) -> list[str]:
 def replay_sentence(facts: Facts) -> str:
     """One or two sentences: the replayed part and the result."""
     failures, lines = wrong_steps(facts), facts["lines"]
-    ranges = facts.get("coverage", {}).get("steps", {}).get("ranges", 1)
-    span = (f"{len(lines)} steps in {ranges} stretches" if ranges > 1 else
-            f"Steps {lines[0]['step']} to {lines[-1]['step']}")
-    differing = facts["conditions"]["differing"]
+    ranges = facts["coverage"]["steps"]["ranges"] if "coverage" in facts else 1
+    span = f"Steps {lines[0]['step']} to {lines[-1]['step']}"
+    if ranges > 1:
+        span = f"{len(lines)} steps in {ranges} stretches"
+    differing = ", ".join(facts["conditions"]["differing"])
     if facts["mode"] == "bitwise":
         how = "bitwise, because processor, threads, versions and code are the recorded ones"
+    elif differing:
+        how = f"within the tolerance, because these differ from the recorded run: {differing}"
     else:
-        other = (f"these differ from the recorded run: {', '.join(differing)}" if differing else
-                 "accelerators do not promise the order of sums")
-        how = f"within the tolerance, because {other}"
+        how = "within the tolerance, because accelerators do not promise the order of sums"
     largest = max(line_differences(line)["loss"] for line in lines)
     equal = not any(value for line in lines for value in line_differences(line).values())
     agreement = "equal to the bit" if equal else f"largest relative difference in loss {largest:.2g}"
-    text = (f"{span} replayed from {facts['start']}, judged {how}: {'failed' if failures else 'passed'} ({agreement}).")
-    return text + (f" {'; '.join(failures[:5])}." if failures else "")
+    verdict = "failed" if failures else "passed"
+    text = f"{span} replayed from {facts['start']}, judged {how}: {verdict} ({agreement})."
+    return f"{text} {'; '.join(failures[:5])}." if failures else text
 
 
 def _text(value: Any) -> str:

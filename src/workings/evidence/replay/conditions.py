@@ -15,27 +15,23 @@ NOT_RECORDED = "not recorded"
 PACKAGE = "package "
 """Prefix of the conditions that are versions of packages."""
 WITHOUT_EFFECT = frozenset({
-    "CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS", "KAGGLE_KERNEL_RUN_TYPE", "PYTHONHASHSEED", "PYTORCH_ALLOC_CONF",
-    "PYTORCH_CUDA_ALLOC_CONF", "TF_CPP_MIN_LOG_LEVEL", "XLA_PYTHON_CLIENT_ALLOCATOR", "XLA_PYTHON_CLIENT_MEM_FRACTION",
-    "XLA_PYTHON_CLIENT_PREALLOCATE"})
+    "CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS", "KAGGLE_KERNEL_RUN_TYPE", "PYTHONHASHSEED",
+    "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "TF_CPP_MIN_LOG_LEVEL",
+    "XLA_PYTHON_CLIENT_ALLOCATOR", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE"})
 """Recorded variables that change memory, speed or the choice of a device, and never a result."""
 
 
-def conditions(environment: Mapping[str, Any], *, engine: tuple[str, str, str], code: tuple[str, str],
-               device: DeviceFacts | DeviceChecks, packages: Sequence[str]) -> dict[str, str]:
+def conditions(environment: Mapping[str, Any], *, engine: str, distribution: str, version: str, commit: str,
+               changes: str, device: DeviceFacts | DeviceChecks, packages: Sequence[str]) -> dict[str, str]:
     """The conditions of one computation, each as a text; equal texts mean equal conditions.
 
-    Args:
-        environment: result of `workings.record.environment.collect()`, recorded or current.
-        engine: name of the engine, and the distribution that brings it, with its version.
-        code: commit, and digest of uncommitted changes, or why it is missing.
-        device: the devices.
-        packages: names of the packages that compute.
+    ``environment``: result of `workings.record.environment.collect()`, recorded or current; ``distribution``: the
+    package that brings the engine, in this ``version``; ``changes``: digest of uncommitted changes, or why there is
+    none; ``packages``: names of those that compute.
     """
     machine, variables, versions = (environment.get(key, {}) for key in ("machine", "variables", "packages"))
-    name, distribution, version = engine
     return {
-        "engine": f"{name} of {distribution} {version}", "code": f"{code[0]}; changes: {code[1]}",
+        "engine": f"{engine} of {distribution} {version}", "code": f"{commit}; changes: {changes}",
         "device": f"{device.count} x {device.kind} ({device.platform})",
         "mesh": " ".join(f"{axis}={size}" for axis, size in sorted(device.mesh.items())),
         # Compilers and kernels choose instructions by the processor, and these may round differently.
@@ -49,20 +45,19 @@ def conditions(environment: Mapping[str, Any], *, engine: tuple[str, str, str], 
 def conditions_of_run(manifest: RunManifest, environment: Mapping[str, Any], packages: Sequence[str]) -> dict[str, str]:
     """The conditions that a run recorded."""
     source = manifest.engine_distribution
-    return conditions(environment, engine=(manifest.engine, source.name, source.version),
-                      code=(_text(manifest.commit_sha), _text(manifest.dirty_diff_digest)), device=manifest.device,
-                      packages=packages)
+    return conditions(environment, engine=manifest.engine, distribution=source.name, version=source.version,
+                      commit=_text(manifest.commit_sha), changes=_text(manifest.dirty_diff_digest),
+                      device=manifest.device, packages=packages)
 
 
 def differing_conditions(recorded: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
     """Names of the conditions that differ, or that are not known."""
-    return [name for name in sorted(recorded.keys() | current.keys())
-            if recorded.get(name, NOT_RECORDED) != current.get(name, NOT_RECORDED)
-            or recorded.get(name, NOT_RECORDED) == NOT_RECORDED]
+    before = {name: recorded.get(name, NOT_RECORDED) for name in sorted(recorded.keys() | current.keys())}
+    return [name for name, text in before.items() if text == NOT_RECORDED or text != current.get(name, NOT_RECORDED)]
 
 
 def platform(conditions: Mapping[str, str]) -> str:
-    """Platform of the devices: `cpu`, `gpu` or `tpu`. On a CPU alone the order of sums is fixed."""
+    """Platform of the devices, `cpu`, `gpu` or `tpu`: `gpu` if the device is `2 x NVIDIA H200 (gpu)`."""
     return conditions.get("device", "").rpartition("(")[2].rstrip(")")
 
 
@@ -110,9 +105,9 @@ _LONG_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 def number_format(dtypes: Mapping[str, str]) -> str:
-    """Key of `TOLERANCES` for a manifest's `actual_dtypes`: the computation's, and whether weights are as coarse."""
+    """Key of `TOLERANCES` for a manifest's `actual_dtypes`: the computation's format, or `bfloat16 weights`."""
     stored, computed = (_LONG_NAMES.get(dtypes.get(key, ""), dtypes.get(key, "")) for key in ("parameters", "compute"))
-    # Weights stored in bf16 are rounded at every update, which adds to the rounding of the arithmetic.
+    # Weights that are stored in bfloat16 as well are rounded at every update.
     return f"{computed} weights" if stored == computed == "bfloat16" else computed
 
 

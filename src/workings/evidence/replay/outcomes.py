@@ -28,7 +28,7 @@ moment near zero has no meaningful relative difference."""
 def compare_weights(step: int, recorded: Path, replayed: Path) -> Facts:
     """Compare the tensors of two checkpoint folders.
 
-    The result names the `largest_difference` (its norm over the norm of the recorded tensor) and its `tensor`.
+    The result counts `files`, `files_identical` and `tensors`, and names the `largest_difference` and its `tensor`.
     """
     names = sorted({whole_file(path.name) for path in recorded.glob("*.safetensors")})
     same = sum(_identical(recorded / name, replayed / name) for name in names)
@@ -37,8 +37,9 @@ def compare_weights(step: int, recorded: Path, replayed: Path) -> Facts:
         before, after = open_tensors(recorded / name), open_tensors(replayed / name)
         for tensor in before.names():
             count += 1
-            difference = (_relative_norm(before.read(tensor), after.read(tensor)) if tensor in after.names()
-                          else MAX_DIFFERENCE)
+            difference = MAX_DIFFERENCE
+            if tensor in after.names():
+                difference = _relative_norm(before.read(tensor), after.read(tensor))
             if difference > largest:
                 largest, largest_tensor = difference, tensor
     return {"step": step, "files": len(names), "files_identical": int(same), "tensors": count,
@@ -77,7 +78,7 @@ class RecordedEvaluation:
     rows: Sequence[Mapping[str, Any]]
     """Lines of its predictions."""
     by_batch: bool
-    """Whether items are selected and generated in whole batches as they were: results may depend on all rows of one."""
+    """Whether to select and generate whole recorded batches: a result may depend on all rows of its batch."""
 
     @cached_property
     def settings(self) -> EvaluationSettings:
@@ -85,9 +86,8 @@ class RecordedEvaluation:
         decoding = self.config.get("decoding")
         if not isinstance(decoding, Mapping) or "max_new_tokens" not in decoding:
             raise RecordError(f"{self.unit} does not say how it was generated")
-        return EvaluationSettings(max_new_tokens=decoding["max_new_tokens"], batch_size=decoding["batch_size"],
-                                  temperature=decoding["temperature"], samples=decoding["samples"],
-                                  seed=decoding["seed"])
+        names = ("max_new_tokens", "batch_size", "temperature", "samples", "seed")
+        return EvaluationSettings(**{name: decoding[name] for name in names})
 
     @property
     def batch(self) -> int:
@@ -105,36 +105,42 @@ class RecordedEvaluation:
 
     @property
     def groups(self) -> list[list[Item]]:
-        """The batches, or single items, that are selected from."""
+        """The batches, or single items, from which a seed selects."""
         size = self.batch if self.by_batch else 1
         return [self.items[start:start + size] for start in range(0, len(self.items), size)]
 
     def groups_for(self, items: int) -> int:
-        """Number of groups that hold at least this number of items in any selection; at most all."""
+        """Number of groups that hold at least this number of items in any selection; at most all.
+
+        Of groups of 4, 4 and 2 items, any two hold at least 6. So 6 items need two groups, and 7 items all three.
+        """
         groups = self.groups
-        # The last group, which may be short, can be among those that are selected.
-        rest = max(0, items - len(groups[-1]))
-        return min(len(groups), 1 + ceil(rest / len(groups[0])))
+        # The last group, which may be short, can be among the selected ones.
+        besides_last = max(0, items - len(groups[-1]))
+        return min(len(groups), 1 + ceil(besides_last / len(groups[0])))
 
     def items_in(self, groups: int) -> int:
         """Maximum number of items in this number of groups."""
         return min(len(self.items), groups * len(self.groups[0]))
 
+    def batches_of(self, numbers: Sequence[int]) -> list[list[Item]]:
+        """The items of the groups with these numbers, in batches that are generated together."""
+        groups = self.groups
+        if self.by_batch:
+            return [groups[number] for number in numbers]
+        items = [item for number in numbers for item in groups[number]]
+        return [items[start:start + self.batch] for start in range(0, len(items), self.batch)]
+
 
 def generate_again(session: ModelSession, evaluation: RecordedEvaluation, numbers: Sequence[int]
                    ) -> list[dict[str, Any]]:
-    """Generate the completions of some groups of an evaluation again, and compare each with the recorded one.
+    """Generate the completions of the groups with these numbers again, and compare each with the recorded one.
 
     Raises `RecordError` if the evaluation does not say how it was generated, or a line describes no item.
     """
     recorded = {(row["id"], row["sample"]): row for row in evaluation.rows}
-    groups = evaluation.groups
-    chosen = [groups[number] for number in numbers]
-    if not evaluation.by_batch:  # single items, which may be generated together
-        items = [item for group in chosen for item in group]
-        chosen = [items[start:start + evaluation.batch] for start in range(0, len(items), evaluation.batch)]
     lines = []
-    for batch in chosen:
+    for batch in evaluation.batches_of(numbers):
         for answer in generate_batch(session, batch, evaluation.settings):
             text = answer.text.encode("utf-8", "replace").decode("utf-8")  # as it is recorded
             row = recorded[answer.item.id, answer.sample]

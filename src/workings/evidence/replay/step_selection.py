@@ -22,50 +22,53 @@ class StepRange:
 
 
 def choose_numbers(seed: int, purpose: str, population: int, count: int) -> list[int]:
-    """``count`` different numbers below ``population``, in order; the same for the same seed on every machine."""
+    """``count`` numbers below ``population``, ascending, such as `[4, 5, 7]`; on every machine the same for a seed."""
     # Ordered by SHA-256, because a library's random numbers may change with its version.
     ranked = sorted(range(population), key=lambda number: bytes_digest(f"{seed}/{purpose}/{number}".encode()))
     return sorted(ranked[:count])
 
 
 def chosen_steps(states: Sequence[int], step_count: int, steps: int, seed: int) -> tuple[StepRange, ...]:
-    """A few of the run's ``step_count`` steps, after one state that the verifier's seed selects.
+    """At most ``steps`` of the run's ``step_count`` steps, after one state that the verifier's seed selects.
 
     ``states``: steps of the stored states that have recorded steps after them, in order; 0: the first weights.
     """
-    # A single step says nothing about the learning rate, so the state before the last step is not selected.
+    # One step alone says nothing about the learning rate: skip a state that has only the last step after it.
     starts = [state for state in states if step_count - state > 1] or list(states)
-    number, = choose_numbers(seed, "steps", len(starts), 1)
+    [number] = choose_numbers(seed, "steps", len(starts), 1)
     return (StepRange(start=starts[number], end=min(step_count, starts[number] + steps)),)
 
 
 def all_steps(states: Sequence[int], step_count: int, longest: int | None) -> tuple[StepRange, ...]:
-    """All steps, from each stored state to the next, whose weights can be compared there.
+    """All steps, from each stored state to the next, where the weights can be compared.
 
-    ``longest``: steps after a state that have a tolerance; None: any number.
+    ``longest``: largest length of a range; None: any. States 0, 7 and 20 of 31 steps give ranges from 0 to 7, 7 to 20
+    and 20 to 31, and with ``longest`` 10 from 0 to 7, 7 to 17 and 20 to 30.
     """
     return tuple(StepRange(start=start, end=end if longest is None else min(end, start + longest))
                  for start, end in zip(states, [*states[1:], step_count], strict=True))
 
 
 def step_coverage(selected: Sequence[StepRange], step_count: int) -> dict[str, Any]:
-    """For the answer: steps of the run, how many are recomputed, and first and last of each part that is not."""
-    parts, next_step = [], 1
-    for step_range in selected:
-        if step_range.start + 1 > next_step:
-            parts.append([next_step, step_range.start])
-        next_step = step_range.end + 1
+    """Numbers of `steps`, of steps `replayed` and of `ranges`; first and last of each part `not_replayed`.
+
+    For example, the ranges 0 to 7, 7 to 17 and 20 to 30 of 31 steps leave out `[[18, 20], [31, 31]]`.
+    """
+    ends, starts = [0, *(each.end for each in selected)], [*(each.start for each in selected), step_count]
+    left_out = [[end + 1, start] for end, start in zip(ends, starts, strict=True) if end < start]
     return {"steps": step_count, "replayed": sum(each.end - each.start for each in selected), "ranges": len(selected),
-            "not_replayed": parts + ([[next_step, step_count]] if next_step <= step_count else [])}
+            "not_replayed": left_out}
 
 
 def sentences(coverage: dict[str, Any]) -> list[str]:
     """What a selection recomputes and what it misses, in words."""
-    steps = coverage["steps"]
-    missed = ", ".join(f"{first:,} to {last:,}" for first, last in steps["not_replayed"][:MAX_PARTS_SHOWN])
-    more = len(steps["not_replayed"]) - MAX_PARTS_SHOWN
+    steps, left_out = coverage["steps"], coverage["steps"]["not_replayed"]
+    missed = "missed: nothing, every step was recomputed"
+    if left_out:
+        shown = ", ".join(f"{first:,} to {last:,}" for first, last in left_out[:MAX_PARTS_SHOWN])
+        missed = f"missed: wrong steps within {shown}"
+    if len(left_out) > MAX_PARTS_SHOWN:
+        missed += f" and {len(left_out) - MAX_PARTS_SHOWN} more parts"
     return [
-        f"seed {coverage['seed']}: {steps['replayed']:,} of {steps['steps']:,} steps recomputed",
-        f"missed: wrong steps within {missed}{f' and {more} more parts' if more > 0 else ''}" if missed
-        else "missed: nothing, every step was recomputed",
+        f"seed {coverage['seed']}: {steps['replayed']:,} of {steps['steps']:,} steps recomputed", missed,
         *(f"{row['unit']}: {row['asked']:,} of {row['items']:,} items asked again" for row in coverage["answers"])]

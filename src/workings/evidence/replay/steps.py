@@ -1,4 +1,7 @@
-"""Recomputes recorded steps, and wrong steps (controls) whose results must differ from the record."""
+"""Recomputes recorded steps: correctly, and in *controls* with something wrong on purpose, such as another seed.
+
+A control must give other results than the record: otherwise the tolerance would let everything pass.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +21,7 @@ CONTROL_RATE_FACTOR = 1.1
 
 @dataclass(frozen=True, kw_only=True)
 class InitialState:
-    """A state to start from, and its description."""
+    """A state of the training to start from, such as a checkpoint, and its description."""
 
     make: Callable[[], State]
     words: str
@@ -37,7 +40,7 @@ class ReplayPlan:
     lines: list[Mapping[str, Any]]
     """Recorded metrics of the steps, in order."""
     rate: float = 1.0
-    """Factor of the learning rate."""
+    """Factor of the learning rate. Only controls have another one than 1, or a ``change`` of each batch."""
     change: Callable[[Batch], Batch] = lambda batch: batch
 
 
@@ -48,7 +51,7 @@ def replay_steps(plan: ReplayPlan) -> Iterator[tuple[Facts, State]]:
         step = int(recorded["step"])
         inputs = plan.source.take(state, position, step)
         position = inputs.after
-        # By the recorded number of the step: a replay from a checkpoint is in the middle of the schedule.
+        # The recorded number of the step, because a replay from a checkpoint begins in the middle of the schedule.
         learning_rate = plan.training.rate_at(step) * plan.rate
         state, result = plan.engine.step(state, plan.change(inputs.batch), learning_rate)
         yield _line(recorded, inputs, learning_rate, result), state
@@ -56,7 +59,7 @@ def replay_steps(plan: ReplayPlan) -> Iterator[tuple[Facts, State]]:
 
 def run_controls(plan: ReplayPlan, other_order: BatchSource, other_start: InitialState, other_seed_start: InitialState,
                  tolerance: Tolerance, more: Mapping[str, tuple[str, BatchSource]]) -> dict[str, Facts]:
-    """Run wrong variants of a replay, each until it is outside the tolerance or the steps end.
+    """Run the controls of a replay, each until it is outside the tolerance or the steps end. Gives results by name.
 
     Args:
         plan: the correct replay.
@@ -89,11 +92,10 @@ def _control(words: str, plan: ReplayPlan, tolerance: Tolerance) -> Facts:
 
 
 def _line(recorded: Mapping[str, Any], inputs: StepInputs, rate: float, result: StepResult) -> Facts:
-    replayed = {name: getattr(result, name) for name in MEASURES}
+    numbers = {name: getattr(result, name) for name in MEASURES}
     line: Facts = {
         "step": recorded["step"], "learning_rate": rate, "recorded": {name: recorded[name] for name in MEASURES},
-        "replayed": {name: value if math.isfinite(value) else {"absent": "not a finite number"}
-                     for name, value in replayed.items()},
+        "replayed": {name: x if math.isfinite(x) else {"absent": "not a finite number"} for name, x in numbers.items()},
         "same_batch": inputs.digest == recorded["batch_digest"]}
     if inputs.completion_counts is not None:
         line["drawn"] = dict(inputs.completion_counts)

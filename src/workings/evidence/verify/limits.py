@@ -11,14 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from workings.errors import RecordError, RequestError, RewardError
-from workings.record.storage import (
-    MEMORY_MIB,
-    MEMORY_VARIABLE,
-    TooLarge,
-    limit_from_environment,
-    memory_limit,
-    refuse_too_large,
-)
+from workings.record import storage
+from workings.record.storage import MEMORY_VARIABLE, TooLarge, memory_limit, refuse_too_large
 from workings.scoring.worker_pool import Worker
 
 TEXT_BYTES = 512 << 20
@@ -49,12 +43,11 @@ def said(error: Exception) -> str:
 
 def refuse_too_much_text(size: int) -> None:
     """Raise `TooLarge` if the texts of a record have too many bytes to be searched."""
-    default_limit = MEMORY_MIB << 20
-    if size * default_limit > TEXT_BYTES * memory_limit():
-        limit = TEXT_BYTES * memory_limit() // default_limit
+    limit = TEXT_BYTES * memory_limit() // (storage.MEMORY_MIB << 20)
+    if size > limit:
+        needed_mib = size * storage.MEMORY_MIB // TEXT_BYTES + 1
         raise TooLarge(f"texts of {size:,} bytes, and at most {limit:,} are looked through; "
-                       f"{MEMORY_VARIABLE}={size * MEMORY_MIB // TEXT_BYTES + 1} allows more, for a record "
-                       "that you trust")
+                       f"{MEMORY_VARIABLE}={needed_mib} allows more, for a record that you trust")
 
 
 @dataclass
@@ -67,7 +60,7 @@ class ScoringTime:
     @property
     def reason_over(self) -> str:
         """Why scoring stops; empty while it may continue."""
-        limit = limit_from_environment(SECONDS_VARIABLE, SCORING_SECONDS)
+        limit = storage.limit_from_environment(SECONDS_VARIABLE, SCORING_SECONDS)
         if self.seconds < limit + COMPLETION_SECONDS * self.completions:
             return ""
         return (f"scoring takes more than {limit} s of processor time and {COMPLETION_SECONDS:g} s for each "

@@ -86,7 +86,7 @@ def _pack_around(run: str, top_kinds: Mapping[str, str]) -> str | None:
 
 
 def _assign_entries(tree: Tree, top_kinds: Mapping[str, str], units: dict[str, Unit]) -> list[Entry]:
-    """Add every entry to its unit, and to ``units`` those inside of runs. Returns the entries that belong to no run."""
+    """Add every entry to its unit, and the units inside of runs to ``units``. Gives the entries that are in no run."""
     unowned: list[Entry] = []
     for entry in tree.entries:
         top = next((folder for folder in (entry.name, *_folders_around(entry.name)) if folder in top_kinds), None)

@@ -50,13 +50,13 @@ def computed_once(name: str, file: str = "") -> Callable[[Callable[["Unit"], _T]
 
 
 def section_of(value: dict[str, Any], key: str) -> dict[str, Any]:
-    """A section of a JSON object; empty if it is missing or absent."""
+    """A section of a JSON object; empty if it is missing, or absent with a reason."""
     section = value.get(key)
     return section if isinstance(section, dict) and not is_absent(section) else {}
 
 
 def field_of(value: Any, field: str) -> Any:
-    """The value of a field (keys with dots between them) of a JSON object; None where a key is missing."""
+    """The value of a field such as `model.run` (keys with dots between them) of JSON; None where a key is missing."""
     for key in field.split("."):
         value = value.get(key) if isinstance(value, dict) else None
     return value

@@ -26,8 +26,6 @@ from workings.record.canonical import line
 from workings.record.storage import TooLarge
 
 MAX_SHOWN = 5
-ENGINES = "workings.engines"
-"""Group of the entry points of engines."""
 Found = Generator[str | CheckFinding, None, str | CheckFinding | None]
 """What a function yields: problems, as texts, and other findings. What it returns counts only if there is no problem:
 why the check passed, another finding, or None."""
@@ -64,31 +62,37 @@ def check(name: str, subject: str = "runs", *,
     ``subject``: `record`, or the kind of units that it is about, a key of `SUBJECTS`; ``when``: for which of them.
     """
     def register(function: _Function) -> _Function:
-        def of_unit(unit: Unit) -> Found:
-            return (yield from function(unit)) if when(unit) else None
-
-        def of_units(record: Record) -> Iterator[CheckFinding]:
-            for unit in record.units_of(subject):
-                yield from (replace(finding, unit=unit.title) for finding in findings(of_unit(unit)))
-
         def of_record(record: Record) -> Iterator[CheckFinding]:
-            return findings(function(record))
+            if subject == "record":
+                yield from findings(function(record))
+            else:
+                for unit in record.units_of(subject):
+                    yield from (replace(each, unit=unit.title) for each in findings(_of_unit(function, unit, when)))
 
-        CHECKS[name].functions.append(of_record if subject == "record" else of_units)
+        CHECKS[name].functions.append(of_record)
         return function
     return register
 
 
+def _of_unit(function: Callable[[Unit], Found], unit: Unit, when: Callable[[Unit], bool]) -> Found:
+    """What a function finds in a unit; nothing if it is not for this unit. A generator, so that ``when`` may fail."""
+    return (yield from function(unit)) if when(unit) else None
+
+
+passed, failed, not_checked = (partial(CheckFinding, verdict) for verdict in (
+    CheckVerdict.PASSED, CheckVerdict.FAILED, CheckVerdict.NOT_CHECKED))
+
+
 def findings(found: Found) -> Iterator[CheckFinding]:
-    """What a function found; a failure where it could not read what it was given."""
+    """What a function found: its findings, then one for all its problems, or why it passed or could not be made."""
     problems: list[str] = []
     try:
         while True:
-            each = next(found)
-            if isinstance(each, str):
-                problems.append(each)
+            finding = next(found)
+            if isinstance(finding, str):
+                problems.append(finding)
             else:
-                yield each
+                yield finding
     except StopIteration as end:
         result = failed(join_first(problems)) if problems else end.value
         if result is not None:
@@ -115,11 +119,7 @@ def records(name: str) -> Callable[[Unit], bool]:
 
 def is_our_engine(name: Any) -> bool:
     """Whether an engine of this name comes with this package."""
-    return name in our_names(ENGINES)
-
-
-passed, failed, not_checked = (partial(CheckFinding, verdict) for verdict in (
-    CheckVerdict.PASSED, CheckVerdict.FAILED, CheckVerdict.NOT_CHECKED))
+    return name in our_names("workings.engines")
 
 
 def require_train(run: Unit) -> None:
@@ -129,9 +129,9 @@ def require_train(run: Unit) -> None:
 
 
 def contradictions(place: str, value: Any, expected: Mapping[str, Any], source: str) -> Iterator[str]:
-    """A problem for each field (keys with dots between them) of a value at a place that is not the expected JSON value.
+    """Problems of a value, such as `eval_config.json: model.step is '4', the run's is '8'`, one for each wrong field.
 
-    ``source``: what the expected values come from, as words before them.
+    ``place`` and ``source`` are the words around the field; ``expected``: JSON values by dotted keys.
     """
     for name, wanted in expected.items():
         if not same_json(found := field_of(value, name), wanted):

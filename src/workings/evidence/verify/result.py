@@ -42,7 +42,7 @@ class CheckFinding:
     """Whether a verdict of `not_checked` keeps the record from the check's level. It does not if only the verifier can
     give what is missing, such as an expected root digest."""
     unreadable: bool = False
-    """Whether it failed because a file that it reads is damaged: ``text`` says which, nothing was compared."""
+    """Whether it failed because it reads a damaged file, which ``text`` names; nothing was compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +127,7 @@ class Verification:
         """Highest level reached: all its checks and those below passed, and there was one; -1: not even level 0."""
         for level in range(self.asked_level + 1):
             checks = [check for check in self.checks if check.level == level]
-            # A level without a check that could be made proves nothing.
+            # A level at which no check passed proves nothing.
             if any(check.is_stopping for check in checks) or not any(
                     check.verdict is CheckVerdict.PASSED for check in checks):
                 return level - 1

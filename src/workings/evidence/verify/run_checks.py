@@ -17,7 +17,7 @@ from workings.evidence.verify.tree import open_tree
 from workings.evidence.verify.unchecked_fields import unchecked_fields
 
 for module in iter_modules(checks.__path__):
-    import_module(f"{checks.__name__}.{module.name}")  # registers its functions
+    import_module(f"{checks.__name__}.{module.name}")  # each `@check` in it adds its function to `CHECKS`
 HIGHEST_LEVEL = 3
 DEFAULT_LEVEL = 2
 """Highest level that needs no engine."""
@@ -66,7 +66,7 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
 def verify_record(record: Record, level: int = DEFAULT_LEVEL) -> Verification:
     """Run the checks on a record that is open."""
     checks: list[Check] = []
-    verdicts: dict[str, dict[str, CheckVerdict]] = {}
+    verdicts: dict[str, dict[str, CheckVerdict]] = {}  # by check and unit
     for entry in _checks_up_to(level):
         # A replay would start from files that a lower check has just called wrong.
         if entry.level > DEFAULT_LEVEL and any(check.verdict is CheckVerdict.FAILED and check.level <= DEFAULT_LEVEL
@@ -77,6 +77,7 @@ def verify_record(record: Record, level: int = DEFAULT_LEVEL) -> Verification:
         findings = list(dict.fromkeys(finding for function in entry.functions for finding in function(record)))
         if findings:  # none, if the record has no unit that the check is about
             checks.append(_check_result(entry, findings))
+            # The worst last: of several findings about one unit, the last one stays in the dictionary.
             worst_last = sorted(findings, key=lambda finding: WORST.index(finding.verdict), reverse=True)
             verdicts[entry.id] = {finding.unit: finding.verdict for finding in worst_last}
     coverage = {path or ".": facts["coverage"] for path, facts in record.replayed.items()
@@ -104,5 +105,4 @@ def _check_result(entry: RegisteredCheck, findings: list[CheckFinding]) -> Check
     if len(deciding) > MAX_UNITS_SHOWN:
         texts.append(f"and {len(deciding) - MAX_UNITS_SHOWN} more units")
     return Check(id=entry.id, level=entry.level, verdict=verdict, text="; ".join(texts),
-                 blocking=any(finding.blocking for finding in deciding),
-                 unreadable=all(finding.unreadable for finding in deciding))
+                 blocking=any(each.blocking for each in deciding), unreadable=all(each.unreadable for each in deciding))

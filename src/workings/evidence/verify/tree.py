@@ -15,11 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import IO, Literal
+from typing import IO, Literal, NamedTuple
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify.limits import ParseCache, ScoringTime
-from workings.record.digest import stream_digest
 from workings.record.layout import partial_path
 from workings.record.storage import MAX_BYTES, open_plain
 
@@ -36,9 +35,20 @@ MAX_DIRECTORY_BYTES = 32 << 20
 _END = struct.Struct("<4s4H2LH")
 _LOCATOR = struct.Struct("<4sLQL")
 _DIRECTORY = struct.Struct("<4Q")
-"""In the zip64 record: entries on this disk and in all, bytes of the table of contents, and its place."""
-_MARKS = (0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF)
-"""Values of the end record that refer to the zip64 record: entries on this disk and in all, bytes, and place."""
+"""The fields of `_Directory` in the zip64 record."""
+
+
+class _Directory(NamedTuple):
+    """Numbers of an end record: entries on this disk and in all, bytes of the table of contents, and its place."""
+
+    on_this_disk: int
+    entries: int
+    size: int
+    offset: int
+
+
+_MARKS = _Directory(0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF)
+"""Values of the end record that refer to the zip64 record."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +94,6 @@ class Tree(ABC):
         except (KeyError, OSError, zipfile.BadZipFile, EOFError, ValueError, RuntimeError) as error:
             why = str(getattr(error, "strerror", None) or error)
             raise RecordError(f"{shown(name)}: cannot be read ({why[:100]})") from None
-
-    def digest(self, name: str) -> tuple[str, int]:
-        """SHA-256 and real length of a file. Raises `RecordError`."""
-        with self.open(name) as stream:
-            return stream_digest(stream)
 
     def read(self, name: str, limit: int = MAX_BYTES) -> bytes:
         """A file's bytes. Raises `RecordError` if there are more than ``limit``."""
@@ -224,25 +229,25 @@ def check_directory(path: Path) -> int:
         locator, end = tail[:-_END.size], tail[-_END.size:]
         if len(end) < _END.size or not end.startswith(b"PK\x05\x06"):
             raise RecordError("not a zip archive that can be read: it has no end record, or a comment")
-        _, *disks, on_disk, entries, directory_bytes, offset, comment_bytes = _END.unpack(end)
-        small, behind = (on_disk, entries, directory_bytes, offset), size - _END.size
-        large: tuple[int, ...] = small
+        _, disk, disk_of_directory, *numbers, comment_bytes = _END.unpack(end)
+        small = directory = _Directory(*numbers)
+        position_after = size - _END.size
         # Where there is a zip64 record, `zipfile` reads that one; its table of contents must be small as well.
         if locator.startswith(b"PK\x06\x07"):
-            behind = _LOCATOR.unpack(locator)[2]
-            stream.seek(min(behind, size) + 24)  # the place of these numbers in that record
-            numbers = stream.read(_DIRECTORY.size)
-            if len(numbers) < _DIRECTORY.size:
+            position_after = _LOCATOR.unpack(locator)[2]
+            stream.seek(min(position_after, size) + 24)  # 24 bytes into that record
+            data = stream.read(_DIRECTORY.size)
+            if len(data) < _DIRECTORY.size:
                 raise RecordError("a zip whose large-archive record is cut off")
-            large = _DIRECTORY.unpack(numbers)
-    on_disk, entries, directory_bytes, offset = large
-    if directory_bytes > min(size, MAX_DIRECTORY_BYTES):
-        raise RecordError(f"a zip whose table of contents claims {directory_bytes:,} bytes")
+            directory = _Directory(*_DIRECTORY.unpack(data))
+    if directory.size > min(size, MAX_DIRECTORY_BYTES):
+        raise RecordError(f"a zip whose table of contents claims {directory.size:,} bytes")
     # `zipfile` uses only the size; other programs use number, position or comment, and would unpack other files.
-    is_alike = all(one in (mark, other) for one, mark, other in zip(small, _MARKS, large, strict=True))
-    if any(disks) or comment_bytes or on_disk != entries or directory_bytes + offset != behind or not is_alike:
+    is_alike = all(one in (mark, other) for one, mark, other in zip(small, _MARKS, directory, strict=True))
+    is_one_file = disk == disk_of_directory == 0 and directory.on_this_disk == directory.entries
+    if not is_one_file or not is_alike or comment_bytes or directory.size + directory.offset != position_after:
         raise RecordError("a zip with a contradictory end record")
-    return entries
+    return directory.entries
 
 
 def check_entries(infos: list[zipfile.ZipInfo], archive_bytes: int) -> None:

@@ -16,7 +16,7 @@ from itertools import chain, islice
 from typing import Any
 
 from workings.errors import RecordError
-from workings.evidence.verify.checks.attempts import read_lists
+from workings.evidence.verify.checks.attempts import NEXT_TO_RUN, read_lists
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import CHECKS, SAID, TABLE
 from workings.evidence.verify.result import CheckVerdict
@@ -79,16 +79,16 @@ def _order(pattern: str) -> tuple[bool, int, str]:
 
 
 def _parsed_rows(check: str, lines: str) -> Iterator[FieldRow]:
-    """The rows of some lines; an indented line continues the one before it."""
+    """The rows of some lines; an indented line continues the one before it. The field of the word `~a.b?` is `a.b`."""
     for text in re.sub(r"\n  +", " ", lines).strip().splitlines():
         match = _LINE.fullmatch(text)
         if match is None:
             raise ValueError(f"checks.toml: {text!r}")
         for word in match["fields"].split():
             partly, field = word.startswith("~"), word.lstrip("~").rstrip("?")
+            reason_by_default = f"{check} compares it only in part" if partly else ""
             yield FieldRow(file=match["file"], field="" if field == "." else field, check=check, partly=partly,
-                           optional=word.endswith("?"),
-                           reason=match["reason"] or (f"{check} compares it only in part" if partly else ""))
+                           optional=word.endswith("?"), reason=match["reason"] or reason_by_default)
 
 
 @lru_cache(maxsize=MAX_CACHED_ROWS)
@@ -134,7 +134,7 @@ def _outside(record: Record) -> Iterator[UncheckedField]:
         for key in sorted({key for attempt in attempts for key in attempt}):
             rows = rows_of_field("attempts", ATTEMPTS, key)
             if why := rows[0].reason if rows else NO_ROW:
-                yield UncheckedField(file=shown(path.removeprefix("..") or ATTEMPTS), field=shown(key), why=why)
+                yield UncheckedField(file=ATTEMPTS if path == NEXT_TO_RUN else shown(path), field=shown(key), why=why)
     for entry in record.unowned_entries:
         is_checked = entry.name.rpartition("/")[2] == ATTEMPTS or f"/{ATTEST}/" in f"/{entry.name}"
         if entry.kind == "file" and not is_checked:
@@ -225,7 +225,9 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, bool]]:
             yield from _leaves(inner, f"{path}.{key}" if path else key)
     elif isinstance(value, list) and value:
         nested = [inner for inner in value if isinstance(inner, dict | list)]
-        for inner in nested if len(nested) == len(value) else [*nested, None]:
+        for inner in nested:
             yield from _leaves(inner, f"{path}.*")
+        if len(nested) < len(value):  # one field for all its plain values
+            yield f"{path}.*", False
     else:
         yield path, False

@@ -16,6 +16,7 @@ from workings.record.layout import ATTEMPTS
 from workings.record.storage import parsed_bytes, refuse_too_large
 from workings.record.values import CLOCK_SLACK, is_absent, moment
 
+NEXT_TO_RUN = ".."  # path of a list that is next to the verified folder, because that folder is the run itself
 LISTED_BEFORE = timedelta(hours=1)
 """Largest time between the listing of a start and its first event: a slow disk may take long to make the folder."""
 
@@ -33,27 +34,26 @@ def attempts(unit: Unit) -> Found:
         return not_checked(f"no {ATTEMPTS} next to the run: how many were started is unknown", blocking=False)
     # A name can be reused for another recipe; a line without a digest is compared by name.
     digest = unit.manifest.config_digest
-    same = [row for row in listed if row.get("run") == unit.manifest.name
-            and row.get("config_digest", digest) == digest]
-    if not same:
+    own = [row for row in listed if row.get("run") == unit.manifest.name and row.get("config_digest", digest) == digest]
+    if not own:
         yield f"{ATTEMPTS} lists no start of {unit.manifest.name!r} with this recipe"
         return None
     yield from _missing_lines(listed)
-    yield from _own_problems(unit, listed, same)
-    return f"{len(listed)} starts listed, {len(same)} of this run"
+    yield from _own_problems(unit, listed, own)
+    return f"{len(listed)} starts listed, {len(own)} of this run"
 
 
 def _list_path(unit: Unit) -> str:
-    """Path of the list of attempts of a run's folder; `..` if the run itself is verified."""
+    """Path of the list next to a run: `runs/attempts.jsonl` for `runs/a`; `NEXT_TO_RUN` if only the run is verified."""
     if not unit.path:
-        return ".."
+        return NEXT_TO_RUN
     folder = unit.path.rpartition("/")[0]
     return f"{folder}/{ATTEMPTS}" if folder else ATTEMPTS
 
 
 def _read(record: Record, path: str) -> list[dict[str, Any]] | None:
     """Lines of a list of attempts, by `_list_path`; None if there is none. Raises `RecordError`."""
-    if path == "..":
+    if path == NEXT_TO_RUN:
         neighbour = Path(record.tree.path.absolute().parent, ATTEMPTS)
         # Files next to a zip do not belong to it, and a link could lead anywhere.
         is_readable = isinstance(record.tree, FolderTree) and neighbour.is_file() and not neighbour.is_symlink()
@@ -76,7 +76,7 @@ def _missing_lines(listed: list[dict[str, Any]]) -> Iterator[str]:
         seen.add(line_digest(row))
 
 
-def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str, Any]]) -> Iterator[str]:
+def _own_problems(unit: Unit, listed: list[dict[str, Any]], own: list[dict[str, Any]]) -> Iterator[str]:
     lines = {line_digest(row): row for row in listed}
     named = [row[ATTEMPT] for row in unit.events if ATTEMPT in row and not is_absent(row[ATTEMPT])]
     yield from (f"{ATTEMPTS} lacks or changed a line that the run's events name: {str(name)[:16]}…"
@@ -90,10 +90,10 @@ def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str,
             yield from _line_problems(unit, row, line)
     # The events also name earlier lines with another recipe, if the run was resumed with another batch or mesh.
     starts = [moment(str(row.get("started_at"))) for row in listed
-              if "started_at" in row and (row in same or line_digest(row) in named)]
-    for words, time in (("ended", unit.manifest.finished_at), ("began", unit.manifest.started_at)):
+              if "started_at" in row and (row in own or line_digest(row) in named)]
+    for verb, time in (("ended", unit.manifest.finished_at), ("began", unit.manifest.started_at)):
         if starts and min(starts) > moment(time) + CLOCK_SLACK:
-            yield f"its first start is listed at {min(starts)}, it {words} at {time}"
+            yield f"its first start is listed at {min(starts)}, it {verb} at {time}"
 
 
 def order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -104,11 +104,11 @@ def order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> Iterator[str
     starts = unit.starts
     times = [(moment(str(row.get("time"))), moment(str(lines[str(row[ATTEMPT])].get("started_at"))))
              for row in starts if str(row.get(ATTEMPT)) in lines]
-    for at, listed_at in times:
-        if at < listed_at - CLOCK_SLACK or at > listed_at + LISTED_BEFORE:
-            yield f"an event of {at} names the start that is listed at {listed_at}"
-    yield from (f"the start listed at {listed_at} is after an event of {at}"
-                for (at, _), (_, listed_at) in pairwise(times) if listed_at < at - CLOCK_SLACK)
+    for event_at, listed_at in times:
+        if event_at < listed_at - CLOCK_SLACK or event_at > listed_at + LISTED_BEFORE:
+            yield f"an event of {event_at} names the start that is listed at {listed_at}"
+    yield from (f"the start listed at {next_listed_at} is after an event of {event_at}"
+                for (event_at, _), (_, next_listed_at) in pairwise(times) if next_listed_at < event_at - CLOCK_SLACK)
     names = [str(row[ATTEMPT]) for row in starts if ATTEMPT in row and not is_absent(row[ATTEMPT])]
     if len(set(names)) < len(names):
         yield "two of its starts name one line of the list"

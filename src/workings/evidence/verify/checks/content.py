@@ -38,7 +38,7 @@ _OVERLAP_BYTES = 4096
 """More than the longest match of a pattern: about 4,020 characters of a web token."""
 
 
-def _names(unit: Unit, suffix: str) -> list[str]:
+def _names(unit: Unit, suffix: str = "") -> list[str]:
     return [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(suffix)]
 
 
@@ -49,7 +49,8 @@ def strict_json(unit: Unit) -> Found:
     for name in [*names, *lines]:
         last = name.rpartition("/")[2]
         try:
-            value, data = unit.lines(name) if name in lines else unit.json(name), unit.read(name)
+            value = unit.lines(name) if name in lines else unit.json(name)
+            data = unit.read(name)
             # A search in the bytes is much faster than one in a million values.
             if last not in THIRD_PARTY_FILES and b"null" in data:
                 yield from (f"{name}: {path}" for path in find_nulls(value))
@@ -98,7 +99,7 @@ def placeholders(unit: Unit) -> Found:
 @check("content.plain", "units")
 def plain(unit: Unit) -> Found:
     """Every file against an allow-list of kinds, and its content: UTF-8 text, tensors that fit their header."""
-    for name in _names(unit, ""):
+    for name in _names(unit):
         try:
             _check_kind(unit, name)
         except RecordError as error:
@@ -114,8 +115,8 @@ def private(unit: Unit) -> Found:
 
     Unknown forms cannot be found: look before publishing.
     """
-    refuse_too_much_text(unit.tree.cache.get_or_make(("", "bytes of texts"), lambda: sum(
-        entry.size for entry in unit.tree.entries if _is_own_text(entry)), ""))
+    sizes = (entry.size for entry in unit.tree.entries if _is_own_text(entry))
+    refuse_too_much_text(unit.tree.cache.get_or_make(("", "bytes of texts"), lambda: sum(sizes), ""))
     leaks = set[str]()
     for name, text in _own_texts(unit):
         leaks.update(f"{name}: {secret}" for secret in find_secrets(text))
@@ -141,12 +142,12 @@ def _check_kind(unit: Unit, name: str) -> None:
 
 
 def _check_text(unit: Unit, name: str) -> None:
-    # An incremental decoder keeps a character that is cut by the border of two pieces.
+    # An incremental decoder, because a chunk may end in the middle of a character.
     decoder = codecs.getincrementaldecoder("utf-8")()
     with unit.open(name) as stream:
         for number, data in enumerate(chunks(stream)):
-            kinds = [kind for magic, kind in _MAGIC.items() if data.startswith(magic)]
-            if number == 0 and kinds:
+            kinds = [kind for magic, kind in _MAGIC.items() if number == 0 and data.startswith(magic)]
+            if kinds:
                 raise RecordError(f"{shown(name)}: begins like {kinds[0]}")
             if b"\0" in data:
                 raise RecordError(f"{shown(name)}: holds zero bytes, so it is not text")
@@ -155,7 +156,7 @@ def _check_text(unit: Unit, name: str) -> None:
 
 
 def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
-    """Pieces of the texts of this project, overlapping so that nothing is lost on a border."""
+    """Name and chunks of each text of this project. Chunks overlap, because a token may be on the border of two."""
     for entry in filter(_is_own_text, unit.entries):
         with suppress(RecordError), unit.open(entry.name) as stream:  # reported by integrity.sums and content.plain
             before = b""

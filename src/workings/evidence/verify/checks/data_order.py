@@ -62,14 +62,14 @@ def order(unit: Unit) -> Found:
     The position of each checkpoint in the data; the reasons of rows that were dropped.
     """
     steps = planned_steps(unit)
-    for line, planned in steps:
-        subject = f"step {line.get('step')}"
-        if planned.digest != line.get("batch_digest"):
+    for step in steps:
+        subject = f"step {step.line.get('step')}"
+        if step.digest != step.line.get("batch_digest"):
             yield f"{subject}: another batch than seed and row index imply"
-        yield from (f"{subject}: {name} {str(line[name])[:20]}, its rows have {value}"
-                    for name, value in planned.counts.items() if line.get(name, value) != value)
+        yield from (f"{subject}: {name} {str(step.line[name])[:20]}, its rows have {value}"
+                    for name, value in step.counts.items() if step.line.get(name, value) != value)
     if unit.written_by_train:
-        yield from _position_problems(unit, [planned.at for _, planned in steps])
+        yield from _position_problems(unit, [step.at for step in steps])
     for row in unit.lines(layout.ROWS):
         status = row.get("status", "kept")
         if status not in ("kept", "dropped"):
@@ -77,7 +77,7 @@ def order(unit: Unit) -> Found:
         elif status == "dropped" and unit.written_by_train and not _is_too_long(row, unit.section("data")):
             yield f"row {str(row.get('id'))[:40]}: dropped, and neither length nor recipe asks for it"
     return (f"{len(steps)} batches of seed {unit.manifest.seed}, {sum(line.tokens for line in unit.steps):,} tokens, "
-            f"to epoch {steps[-1][1].at.epoch if steps else 0}")
+            f"to epoch {steps[-1].at.epoch if steps else 0}")
 
 
 def _position_problems(unit: Unit, positions: list[Position]) -> Iterator[str]:
@@ -157,18 +157,19 @@ def kept_rows(unit: Unit) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedStep:
-    """One step as seed and row index imply it."""
+    """One step as seed and row index imply it, next to the line that the log has of it."""
 
+    line: dict[str, Any]
     at: Position
     """Data position of its batch."""
     digest: str
     counts: dict[str, int | float]
-    """Expected counts in its line of the log: tokens, supervised tokens, positions, share of padding."""
+    """Expected values of `tokens`, `supervised_tokens`, `positions` and `padding` (a share) in the line."""
 
 
 @computed_once("planned steps")
-def planned_steps(unit: Unit) -> list[tuple[dict[str, Any], PlannedStep]]:
-    """Each line of the log with its planned step, cached. Raises `RecordError`."""
+def planned_steps(unit: Unit) -> list[PlannedStep]:
+    """The planned step of each line of the log, cached. Raises `RecordError`."""
     batches, rows = batches_of(unit), {row["id"]: row for row in kept_rows(unit)}
     # A batch's digest is over the digests of its rows, so the tokens need not be in the record.
     digests = {name: row["digest"] for name, row in rows.items()}
@@ -176,9 +177,9 @@ def planned_steps(unit: Unit) -> list[tuple[dict[str, Any], PlannedStep]]:
     for line in unit.metrics:
         ids = row_ids(batches, at)
         tokens, positions = sum(rows[name]["tokens"] for name in ids), prod(batches.shape_at(at))
-        steps.append((line, PlannedStep(at=at, digest=batches.digest_at(at, digests), counts={
+        steps.append(PlannedStep(line=line, at=at, digest=batches.digest_at(at, digests), counts={
             "tokens": tokens, "supervised_tokens": sum(rows[name]["supervised_tokens"] for name in ids),
-            "positions": positions, "padding": padding_share(tokens, positions)})))
+            "positions": positions, "padding": padding_share(tokens, positions)}))
         at = batches.after(at)
     return steps
 
@@ -207,7 +208,8 @@ def batches_of(unit: Unit) -> Batches:
     lengths = [row["tokens"] for row in kept]
     if not lengths or max(lengths) > data_config.max_length or min(lengths) < 1:
         raise RecordError(f"{unit.tree_path(layout.ROWS)}: no rows, or rows longer than data.max_length or empty")
-    # Lengths without memory: a view of one zero, as long as the row says.
+    # Rows of zeros, because only their lengths decide; `broadcast_to` repeats one zero without using memory.
     rows = tuple(Row(row["id"], np.broadcast_to(zero, (row["tokens"],)), zero, "") for row in kept)
-    return Batches(grouped(way.examples, RowSet(rows, (), 0, data_config.max_length)), seed=unit.manifest.seed,
-                   rows_per_micro_batch=micro_batch * devices, accumulation=accumulation, data_config=data_config)
+    row_set = RowSet(rows, dropped=(), pad_id=0, max_length=data_config.max_length)
+    return Batches(grouped(way.examples, row_set), seed=unit.manifest.seed, accumulation=accumulation,
+                   rows_per_micro_batch=micro_batch * devices, data_config=data_config)

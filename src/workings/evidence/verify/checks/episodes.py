@@ -42,9 +42,8 @@ def environment(unit: Unit) -> Found:
     settings, recorded = _settings(unit), unit.json_object(EPISODES)
     if recorded.keys() != {"name", "options", "turns", "version"}:
         yield f"{EPISODES} has other keys than an environment"
-    yield from contradictions(EPISODES, recorded, {
-        "name": settings.name, "options": dict(settings.config.options), "turns": settings.config.turns,
-    }, "the recipe says")
+    expected = {"name": settings.name, "options": dict(settings.config.options), "turns": settings.config.turns}
+    yield from contradictions(EPISODES, recorded, expected, "the recipe says")
     if unit.manifest.data_digests.get("environment") != json_digest(recorded):
         yield f"{EPISODES} has another digest than the manifest says"
     return f"{settings.name}, {settings.config.turns} turns at most"
@@ -75,7 +74,7 @@ def _settings(unit: Unit) -> EnvironmentSettings:
 
 
 def _play_again(unit: Unit, settings: EnvironmentSettings, counts: Counter[str]) -> Iterator[str | CheckFinding]:
-    """Problems of all rollouts, in one pass; adds the episodes and turns that were played."""
+    """Problems of all rollouts, in one pass. Adds to ``counts`` the numbers of `episodes` and `turns` played again."""
     inputs, template, clock = rollout_inputs_of(unit), template_of(unit), unit.tree.scoring
     rules = episode_rules(inputs.recipe)
     assert rules is not None  # `has_environment`
@@ -108,7 +107,7 @@ def _task_problems(unit: Unit, process: EnvironmentProcess, prompts: Sequence[Pr
         by_id = {row["id"]: row for row in made}
         problems += [f"task {str(row.get('id'))[:60]!r} is not one that the environment makes" for row in rows
                      if by_id.get(row.get("id")) != row]
-    # Each keeps the id of its task, so that no task is begun with the seed of another one.
+    # The id decides the seed of a task, so a prompt with another id would begin it with another seed.
     problems += [f"prompt {prompt.item.id[:60]!r} belongs to the task {str(row.get('id'))[:60]!r}"
                  for prompt, row in zip(prompts, rows, strict=True) if row.get("id") != prompt.item.id]
     if problems:
@@ -120,13 +119,14 @@ def _task_problems(unit: Unit, process: EnvironmentProcess, prompts: Sequence[Pr
 
 def _episode_problems(process: EnvironmentProcess, template: ChatTemplate, rules: EpisodeRules, prompt: Prompt,
                       sample: Sample) -> Iterator[str]:
-    """What differs if the recorded turns of the model are played again."""
+    """What differs if the episode is played again, with the recorded turns in place of the model's."""
     tokens, log_probs = sample.tokens_with_stop, sample.completion.log_probs
     starts = accumulate((turn.written + turn.observed for turn in sample.turns), initial=0)
     written = iter([sample.completion.of(tokens[start:start + turn.written], template.stop_ids,
                                          log_probs[start:start + turn.written])
                     for start, turn in zip(starts, sample.turns, strict=False)])
     try:
+        # An episode that asks for more turns than were recorded meets the end of `written`.
         [again] = play([prompt], [sample.seed], player=process, template=template, rules=rules,
                        write=lambda prompts, seeds: [next(written)])
     except StopIteration:
@@ -136,6 +136,7 @@ def _episode_problems(process: EnvironmentProcess, template: ChatTemplate, rules
     yield from (f"turn {number} is {recorded}, played again {played}"
                 for number, (recorded, played) in enumerate(turns, start=1) if recorded != played)
     if sample.done != again.done:
-        yield f"it is{'' if again.done else ' not'} over, but the record says the opposite"
+        state = "over" if again.done else "not over"
+        yield f"it is {state}, but the record says the opposite"
     if (tokens, log_probs) != (again.tokens_with_stop, again.completion.log_probs):
         yield "its replies have other tokens than the environment gives, or log probabilities"

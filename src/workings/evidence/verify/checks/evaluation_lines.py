@@ -16,11 +16,10 @@ from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, METRIC
 from workings.record.metrics import RIGHT, WRONG
 from workings.record.values import is_absent
 
-# Kinds of source.
+# Where answers come from, `source.kind`.
 GENERATED = "generated"
 ANSWERED_HERE = (GENERATED, "task")  # the evaluation's model answered
 ELSEWHERE = "predictions"  # another program answered
-OF_A_FILE = ("file", "digest")  # what the source says of a file of predictions
 OF_A_MODEL = ("decoding", "engine", "model", "template", "tokenizer")
 """Settings of a model's answers, unknown for predictions from elsewhere."""
 PROBLEM_KINDS = ("lines without an id", "unknown ids", "unreadable lines")
@@ -28,9 +27,9 @@ _BASE = re.compile(r"/base-[A-Za-z0-9._-]{1,60}-([0-9a-f]{12})$")
 
 # Beginnings of errors.
 AT_LIMIT = ("time limit", "the scoring process died")  # they depend on the machine: only the score of 0 is compared
-NOT_JUDGED = (*AT_LIMIT, "scorer raised", "too long: ")  # of texts that were not scored
-DOUBLE = "double: "  # of an item that predictions from elsewhere have too many lines of
-NO_LINE = ("missing: ", DOUBLE)  # of an item that they have no line of, or too many
+NOT_JUDGED = (*AT_LIMIT, "scorer raised", "too long: ")  # the text was not scored
+DOUBLE = "double: "  # predictions from elsewhere have too many lines of the item
+NO_LINE = ("missing: ", DOUBLE)  # they have no line of the item, or too many
 UNJUDGED = {"rule": "none", "score": 0, "reasoning_chars": 0, "steps_checked": 0, "steps_valid": 0}
 """Values in a line whose completion was not scored."""
 MAX_ANSWER_TOKENS = 128
@@ -87,7 +86,8 @@ def _line_problems(row: dict[str, Any], config: dict[str, Any]) -> Iterator[str]
     if isinstance(text, str) and text.strip() and tokens == 0:
         yield f"no tokens, and a completion of {len(text)} characters"
     # Our engines do not count the token that ends a completion, but it is one of those that the limit allows.
-    if reason == "stop" and asked_our_engine(config) and type(limit) is int and tokens == limit:
+    is_ours = is_our_engine(field_of(config, "engine.name"))
+    if reason == "stop" and is_ours and type(limit) is int and tokens == limit:
         yield f"it stopped by itself, but has the {limit} tokens of the limit"
     # Other programs score lines without text.
     if kind in (GENERATED, ELSEWHERE):
@@ -139,10 +139,10 @@ def _unjudged_problems(row: dict[str, Any]) -> Iterator[str]:
 
 
 def _elsewhere_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
-    """What an evaluation of predictions from elsewhere cannot know, samples that are missing, and its own problems."""
+    """Settings that predictions from elsewhere cannot have, missing samples, impossible `problems` of the summary."""
     yield from (f"{EVALUATION_CONFIG}: {key} is set for existing predictions" for key in OF_A_MODEL
                 if key in config and not is_absent(config[key]))
-    yield from (f"{EVALUATION_CONFIG}: source does not tell the {key} of the predictions" for key in OF_A_FILE
+    yield from (f"{EVALUATION_CONFIG}: source does not tell the {key} of the predictions" for key in ("file", "digest")
                 if not isinstance(config["source"].get(key), str))
     asked = config["source"].get("samples", 1)
     samples: dict[str, list[dict[str, Any]]] = {}
@@ -171,17 +171,17 @@ def are_numbered(numbers: list[Any], count: Any) -> bool:
     return len(numbers) == count and all(type(number) is int and number == at for at, number in enumerate(numbers))
 
 
-def asked_our_engine(config: dict[str, Any]) -> bool:
-    """Whether an evaluation says that an engine of this package answered."""
-    return is_our_engine(field_of(config, "engine.name"))
+def _lines_with_marks(unit: Unit) -> list[dict[str, Any]]:
+    """Lines of the log with the marks of an evaluation during training: `1101` if the third of four items was wrong."""
+    return [line for line in unit.metrics if "held_out_right" in line]
 
 
-@check("consistency.answers", when=lambda unit: bool(_looks(unit)))
-def last_look(unit: Unit) -> Found:
+@check("consistency.answers", when=lambda unit: bool(_lines_with_marks(unit)))
+def last_marks(unit: Unit) -> Found:
     """Marks of the held-out items after the last step against the scores of the same greedy answers."""
     require_train(unit)
-    evaluation, asked = unit.recipe_evaluation, unit.kept_step
-    lines = [line for line in _looks(unit) if line.get("step") == asked]
+    evaluation, step = unit.recipe_evaluation, unit.kept_step
+    lines = [line for line in _lines_with_marks(unit) if line.get("step") == step]
     if evaluation is None or not lines or unit.manifest.status != "complete":
         return None
     config = evaluation.json_object(EVALUATION_CONFIG)
@@ -190,16 +190,12 @@ def last_look(unit: Unit) -> Found:
     scored_alike = not any(contradictions("", config, {
         "scorer.name": unit.section("evaluation").get("scorer", "answer"), "extraction.rules": "default",
         "decoding.temperature": 0, "decoding.samples": 1}, ""))
-    # The batches had other sizes: only for short answers in float32 on a CPU rounding does not decide between tokens.
+    # The batches had other sizes. Only in short answers, in float32 on a CPU, does rounding never change a token.
     are_short = all(type(row.get("completion_tokens")) is int and row["completion_tokens"] <= MAX_ANSWER_TOKENS
                     for row in answers)
     if not scored_alike or not are_short or not unit.in_float32_on_cpu:
         return None
     given = "".join(RIGHT if row.get("score") == 1 else WRONG for row in answers)
     if given != marks:
-        yield f"{METRICS} has the marks {marks[:40]} after step {asked}, the evaluation's answers give {given[:40]}"
+        yield f"{METRICS} has the marks {marks[:40]} after step {step}, the evaluation's answers give {given[:40]}"
     return f"{len(marks)} items"
-
-
-def _looks(unit: Unit) -> list[dict[str, Any]]:
-    return [line for line in unit.metrics if "held_out_right" in line]

@@ -89,8 +89,9 @@ def _settings(unit: Unit) -> EvaluationSettings:
     except RequestError as error:
         raise NotChecked(f"{error.given}: {error.try_next}") from None
     # Another version may honestly find another answer, so a difference would prove nothing.
-    versions = {"extraction.version": EXTRACTION_VERSION, "steps.version": STEPS_VERSION} | (
-        {"scorer.version": scorer_version} if judge is None else {})
+    versions = {"extraction.version": EXTRACTION_VERSION, "steps.version": STEPS_VERSION}
+    if judge is None:
+        versions["scorer.version"] = scorer_version
     if other := next(contradictions("other rules", config, versions, "and here"), ""):
         raise NotChecked(other)
     rules = config["extraction"].get("rules")
@@ -117,7 +118,7 @@ def scores(unit: Unit) -> Found:
             rows.append(row)
         elif row.get("score") != 0:
             yield f"{str(row.get('id'))[:60]}: no completion, and a score of {row.get('score')}"
-    limited: list[str] = []
+    limited: list[str] = []  # ids of completions that met a time limit in the record, and none here
     done = 0
     with ScoringProcess(settings) as process:
         clock.seconds += process.processor_seconds
@@ -143,7 +144,7 @@ def scores(unit: Unit) -> Found:
 
 
 def _judge_of(unit: Unit) -> dict[str, Any] | None:
-    """An evaluation's facts about its judge; None with rules."""
+    """An evaluation's facts about the model that judged its answers; None if rules scored them."""
     config = unit.json_object(EVALUATION_CONFIG)
     return section_of(config["scorer"], "judge") if field_of(config, "scorer.name") == "judge" else None
 

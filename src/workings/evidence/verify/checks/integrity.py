@@ -9,6 +9,7 @@ from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import Found, check, failed, join_first, not_checked, passed
 from workings.evidence.verify.tree import shown
 from workings.record.checkpoints import parse_commit, step_of
+from workings.record.digest import stream_digest
 from workings.record.layout import ATTEMPTS, CHECKPOINTS, COMMIT, MANIFEST, PARTIAL_SUFFIX, SEAL, SUMS, check_relative
 from workings.record.seal import refuse_same_but_for_case
 
@@ -33,7 +34,7 @@ def sealed(unit: Unit) -> Found:
     if missing := [name for name in (SUMS, SEAL) if not unit.has(name)]:
         yield f"{' and '.join(missing)} missing"
         return None
-    seal, _ = unit.seal, unit.sums  # both raise for another form
+    seal, _ = unit.seal, unit.sums  # reading either raises for another form
     if seal["root"] != unit.root:
         yield f"{SEAL} names root {str(seal['root'])[:16]}…, {SUMS} has {unit.root[:16]}…"
     # A run that called itself an evaluation would escape every check that is made for runs.
@@ -77,7 +78,8 @@ def sums(unit: Unit) -> Found:
         if not unit.has(name):
             continue  # reported by integrity.files
         try:
-            digest, size = unit.tree.digest(unit.tree_path(name))
+            with unit.open(name) as stream:
+                digest, size = stream_digest(stream)
         except RecordError as error:
             yield str(error)
             continue

@@ -1,4 +1,4 @@
-"""Level 1: device, engine, mesh and memory: requested, planned, used, checked and measured."""
+"""Level 1: what a run says of its device, engine, mesh and memory agrees: requested, planned, checked, measured."""
 
 import re
 from collections.abc import Iterator
@@ -150,8 +150,8 @@ def _exceeds(part: Any, whole: Any) -> bool:
 
 def _measured_problems(unit: Unit, measured: dict[str, Any]) -> Iterator[str]:
     """The measurement against the events, the log, and what the process held before its first step."""
-    status, events = unit.manifest.status, sum(row.get("kind") == "out_of_memory" for row in unit.events)
-    ran_out = measured.get("out_of_memory")
+    status, ran_out = unit.manifest.status, measured.get("out_of_memory")
+    events = sum(row.get("kind") == "out_of_memory" for row in unit.events)
     # Running out of memory ends a run: status, event and measurement agree about it.
     if measured and (isinstance(ran_out, str) is not bool(events) or (events and status != "failed")):
         yield f"memory ran out by {MEASURED}: {str(ran_out)[:40]}; the run is {status} and has {events} events about it"
@@ -159,16 +159,19 @@ def _measured_problems(unit: Unit, measured: dict[str, Any]) -> Iterator[str]:
     if unit.manifest.resumes:
         return
     source = measured.get("measured_source")
-    sizes = [measured.get(name) for name in ("measured_peak_bytes", "resident_before_bytes", "peak_before_bytes")]
-    if source == PROCESS_PEAK and all(type(size) is int for size in sizes):
-        yield from _growth_problems(unit, measured.get("growth_bytes"), *sizes)
+    if source == PROCESS_PEAK:
+        yield from _growth_problems(unit, measured)
     if isinstance(source, str):
         yield from (f"step {row.get('step')}: memory of {str(row.get('memory_source'))[:40]!r}, that of {MEASURED} is "
                     f"of {source[:40]!r}" for row in unit.metrics if row.get("memory_source", source) != source)
 
 
-def _growth_problems(unit: Unit, recorded: Any, peak: Any, before: Any, peak_before: Any) -> Iterator[str]:
+def _growth_problems(unit: Unit, measured: dict[str, Any]) -> Iterator[str]:
     """The recorded growth of the process, and the peaks in the log, against its memory before the first step."""
+    peak, before, peak_before, recorded = (measured.get(name) for name in (
+        "measured_peak_bytes", "resident_before_bytes", "peak_before_bytes", "growth_bytes"))
+    if not all(type(size) is int for size in (peak, before, peak_before)):
+        return
     expected = growth(peak, before, peak_before)
     if expected != (recorded if type(recorded) is int else None):
         yield f"{MEASURED}: a growth of {str(recorded)[:40]}, {peak} after {before} gives {expected or 'none'}"
@@ -201,7 +204,8 @@ def _part_problems(unit: Unit, plan: dict[str, Any], parts: list[dict[str, Any]]
     if peak - total > ROUNDING_BYTES or (total - peak > ROUNDING_BYTES and not gives_back):
         yield f"{PLAN}: its parts add up to {total:,}, its peak is {peak:,}"
     # Several devices share weights and moments unevenly, accelerators pad them.
-    if (used.platform, used.count, plan.get("source"), plan.get("program", "step")) != ("cpu", 1, "compiled", "step"):
+    is_compiled_step = plan.get("source") == "compiled" and plan.get("program", "step") == "step"
+    if used.platform != "cpu" or used.count != 1 or not is_compiled_step:
         return
     try:
         exact = expected_tensors(unit).exact_bytes(unit.manifest.parameters)

@@ -1,6 +1,7 @@
-"""Levels 1 and 2: the log of a run with pairs or verdicts follows from its rows, their reference and itself.
+"""Levels 1 and 2: the log of a run that learned from pairs or verdicts follows from its rows and from itself.
 
-No weights are needed. Whether the log probabilities are the reference's, only a replay can tell.
+A pair is a chosen and a rejected completion, a verdict calls one right or wrong; the reference is the model before
+training. No weights are needed. Whether the log probabilities are the reference's, only a replay can tell.
 """
 
 import math
@@ -30,12 +31,14 @@ def _learns_by_reference(unit: Unit) -> bool:
 @check("consistency.preferences", when=lambda unit: unit.algorithm.examples in ("pairs", "verdicts"))
 def pairs(unit: Unit) -> Found:
     """Rows come in twos with the ids of one example: of one prompt, and for a pair with two different completions."""
-    kind, ids_of = ("verdict", verdict_ids) if learns_from("verdicts")(unit) else ("pair", pair_ids)
     rows = kept_rows(unit)
+    kind, ids_of = "verdict", verdict_ids
+    if learns_from("pairs")(unit):
+        kind, ids_of = "pair", pair_ids
     names = ids_of([row["id"] for row in rows])
     ids_of([str(row.get("id")) for row in unit.lines(ROWS) if row.get("status") == "dropped"])  # raises for other ids
     for name, one, other in zip(names, rows[::2], rows[1::2], strict=True):
-        if one.get("prompt_digest") != other.get("prompt_digest") or _prompt(one) != _prompt(other):
+        if one.get("prompt_digest") != other.get("prompt_digest") or _prompt_tokens(one) != _prompt_tokens(other):
             yield f"{kind} {name[:60]!r}: completions of different prompts"
         if kind == "pair" and one["digest"] == other["digest"]:
             yield f"pair {name[:60]!r}: one completion, chosen and rejected"
@@ -103,7 +106,7 @@ def implied_rewards(unit: Unit) -> Found:
     return f"{2 * len(unit.metrics)} means of rewards{first}"
 
 
-def _prompt(row: Mapping[str, Any]) -> int:
+def _prompt_tokens(row: Mapping[str, Any]) -> int:
     return int(row["tokens"]) - int(row["supervised_tokens"])
 
 
@@ -128,8 +131,8 @@ class _Step(NamedTuple):
 def _steps(unit: Unit) -> Iterator[_Step]:
     """The steps of a run. Raises `RecordError` for a line without one of the objective's numbers."""
     names = ("loss", *_algorithm(unit).objective.metrics)
-    for line, planned in planned_steps(unit):
-        ids = row_ids(batches_of(unit), planned.at)
+    for planned in planned_steps(unit):
+        line, ids = planned.line, row_ids(batches_of(unit), planned.at)
         if missing := [name for name in names if not is_number(line.get(name))]:
             raise RecordError(f"step {line['step']}: no {', '.join(missing)}")
         yield _Step(f"step {line['step']}", {name: float(line[name]) for name in names}, ids[::2], ids[1::2])
@@ -172,8 +175,8 @@ def margin_problems(algorithm: Dpo, numbers: Mapping[str, float], pairs: int, sl
 def loss_bounds(margin: float, right: int, pairs: int) -> tuple[float, float]:
     """Least and greatest mean loss of pairs with this mean margin and this number of margins above 0.
 
-    The least: pairs on the side of the mean share it alike, the others are at 0. The greatest exists where all pairs
-    are on one side: one of them has the whole sum, the others are at 0.
+    Least: pairs on the side of the mean share the sum, the others are at 0. Two pairs with a mean of 1, one of them
+    above 0, have the margins 2 and 0. Greatest, if all are on one side: one has the whole sum, the others are at 0.
     """
     total = margin * pairs
     same_side = right if total > 0 else pairs - right
@@ -194,7 +197,8 @@ def pair_loss(margin: float) -> float:
 @check("recompute.implied_rewards", when=learns_from("verdicts"))
 def verdict_rewards(unit: Unit) -> Found:
     """Log probability minus reward over beta is what the reference said; shares, drift and loss are possible ones."""
-    algorithm, reference_log_probs = _algorithm(unit), _log_probs(unit) if unit.metrics else {}
+    algorithm = _algorithm(unit)
+    reference_log_probs = _log_probs(unit) if unit.metrics else {}
     for step in _steps(unit):
         mean = math.fsum(reference_log_probs[name] for name in step.chosen) / len(step.chosen)
         yield from (f"{step.name}: {problem}" for problem in _verdict_problems(

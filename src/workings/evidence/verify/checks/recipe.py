@@ -13,8 +13,8 @@ from workings.data.named_sets import SHIPPED_SETS
 from workings.data.traces import items_bytes
 from workings.errors import RequestError
 from workings.evaluation.settings import settings_of
+from workings.evidence.verify import registry
 from workings.evidence.verify.checks.data_order import batches_of, has_few_sequences
-from workings.evidence.verify.checks.evaluation_lines import asked_our_engine
 from workings.evidence.verify.record import Unit, field_of
 from workings.evidence.verify.registry import Found, check, contradictions, differences, not_checked, require_train
 from workings.plugins import OURS
@@ -61,7 +61,7 @@ def recipe(unit: Unit) -> Found:
 
 
 def _keys(value: dict[str, Any], prefix: str = "") -> set[str]:
-    """Dotted keys of an object and of all objects in it."""
+    """Dotted keys of an object and of all objects in it: `a`, `a.b` and `c` of `{"a": {"b": 1}, "c": 2}`."""
     keys = set[str]()
     for name, inner in value.items():
         keys.add(prefix + name)
@@ -90,8 +90,8 @@ def _announcement_problems(unit: Unit, recipe: Recipe) -> Iterator[str]:
     # The first attempt of a resumed run may have been killed before it announced anything.
     if len(announcements) > expected or (len(announcements) < expected and not unit.manifest.resumes):
         yield f"{len(announcements)} events announce the evaluation of {recipe.evaluation.items[:40]!r}"
-    for announcement in announcements[:1]:
-        yield from contradictions(f"{layout.EVENTS}: announced", announcement, {
+    if announcements:
+        yield from contradictions(f"{layout.EVENTS}: announced", announcements[0], {
             "decoding": settings_of(recipe).decoding(), "evaluation": layout.RECIPE_EVALUATION}, "by the recipe")
 
 
@@ -112,7 +112,7 @@ def announced(unit: Unit) -> Found:
                            blocking=False)
     yield from contradictions(layout.EVALUATION_CONFIG, config, _by_recipe(config, recipe), "the recipe says")
     yield from contradictions(layout.EVALUATION_CONFIG, config, _by_run(run, config), "the run's is")
-    # Digests of files, which differ from the digest of the items in them.
+    # Both are digests of a file, and not of the items in it.
     file_digest, known_digest = run.manifest.data_digests.get("items"), _known_digest(recipe)
     if known_digest and known_digest != file_digest:
         yield (f"the set {recipe.evaluation.items!r} has digest {known_digest[:16]}…, the run was given "
@@ -120,9 +120,8 @@ def announced(unit: Unit) -> Found:
     announcement = _announcement(run)
     if announcement is None:
         return not_checked("evaluated as the recipe says; the file of its items is not here", blocking=False)
-    yield from contradictions(f"{layout.EVENTS}: announced", announcement, {
-        "items": config["items"], "decoding": config.get("decoding"), "evaluation": layout.RECIPE_EVALUATION,
-    }, "evaluated was")
+    evaluated = {"items": config["items"], "decoding": config.get("decoding"), "evaluation": layout.RECIPE_EVALUATION}
+    yield from contradictions(f"{layout.EVENTS}: announced", announcement, evaluated, "evaluated was")
     return f"{config['items']['count']} items, announced before the first step"
 
 
@@ -184,14 +183,14 @@ def _later_problems(run: Unit, config: dict[str, Any]) -> Iterator[str]:
     # Any checkpoint may have been evaluated, because a damaged one is skipped for an older one.
     if type(step) is not int or not 0 <= step <= done or (run.checkpoints and step not in run.checkpoints):
         yield (f"{layout.EVALUATION_CONFIG}: model.step is {str(step)[:20]}, the run took {done} and keeps "
-               f"{str([*run.checkpoints])[1:60]}")
+               f"{', '.join(map(str, run.checkpoints))[:60]}")
 
 
 def _twin_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     """On a CPU one model answers the same items greedily with the same texts, however often it is asked."""
     if field_of(config, "engine.platform") != "cpu" or field_of(config, "decoding.temperature") != 0:
         return
-    # Two runs may differ in their last bits.
+    # Only of this run, because another one may differ in the last bits of its weights.
     of_same_run = [other for other in unit.record.units_of("measurements")
                    if other is not unit and other.parent is unit.parent]
     for other in of_same_run:
@@ -226,9 +225,10 @@ def _shipped_digest(name: str) -> dict[str, str]:
 
 
 def _shipped_template_problems(config: dict[str, Any]) -> Iterator[str]:
-    ours = asked_our_engine(config) and field_of(config, "software.workings") == version(OURS)
+    is_ours = registry.is_our_engine(field_of(config, "engine.name"))
+    is_of_this_version = field_of(config, "software.workings") == version(OURS)
     # The template that asks Gemma 4 to think is made for the evaluation.
-    if ours and config.get("form") != "channel":
+    if is_ours and is_of_this_version and config.get("form") != "channel":
         shipped = _shipped_digest(str(field_of(config, "template.name")))
         yield from contradictions(layout.EVALUATION_CONFIG, config, shipped, "the shipped one is")
 

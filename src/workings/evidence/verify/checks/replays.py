@@ -1,9 +1,7 @@
 """Level 3: steps and completions of the run, computed again, come out the same."""
 
-from typing import Any
-
-from workings.errors import RecordError, RequestError
-from workings.evidence.replay.comparison import replay_sentence, wrong_steps
+from workings.errors import RecordError, RequestError, first_line
+from workings.evidence.replay.comparison import Facts, replay_sentence, wrong_steps
 from workings.evidence.replay.step_selection import sentences
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import Found, check, not_checked
@@ -13,14 +11,15 @@ from workings.record.number_text import percent
 from workings.record.values import is_absent
 
 
-def _replay_of(unit: Unit) -> dict[str, Any]:
+def _replay_of(unit: Unit) -> Facts:
     """The replay of one run, made once for all checks. Raises `NotChecked` where there is none, and `RecordError`."""
-    if unit.path not in unit.record.replayed:
+    replayed = unit.record.replayed
+    if unit.path not in replayed:
         try:
-            unit.record.replayed[unit.path] = _replay(unit)
+            replayed[unit.path] = _replay(unit)
         except (NotChecked, RecordError) as error:
-            unit.record.replayed[unit.path] = error
-    result = unit.record.replayed[unit.path]
+            replayed[unit.path] = error  # raised for the other checks as well
+    result = replayed[unit.path]
     if isinstance(result, Exception):
         raise result
     return result
@@ -37,7 +36,7 @@ def steps(unit: Unit) -> Found:
 
 @check("replay.controls")
 def controls(unit: Unit) -> Found:
-    """Wrong steps against the log: without these, a tolerance that lets everything pass would look like a success."""
+    """Replays with something wrong on purpose, which must fail: else a tolerance that passes all would look good."""
     facts = _replay_of(unit)
     # No failure: one step alone, for example, says nothing about the learning rate.
     if inside := [name for name, control in facts["controls"].items() if not control["outside"]]:
@@ -93,7 +92,7 @@ def _samples_of(run: Unit) -> list[Unit]:
     return [unit for unit in run.record.units_of("samples") if unit.seal["made_from"] == run.root]
 
 
-def _replay(unit: Unit) -> dict[str, Any]:
+def _replay(unit: Unit) -> Facts:
     if not isinstance(unit.tree, FolderTree):
         raise NotChecked("a zip is not unpacked; unpack it and verify the folder")
     if unit.record.replay is None:
@@ -104,7 +103,7 @@ def _replay(unit: Unit) -> dict[str, Any]:
         samples = tuple(unit.tree.path / samples.path for samples in _samples_of(unit))
         return dict(unit.record.replay(unit.tree.path / unit.path, samples))
     except RequestError as error:
-        raise NotChecked(f"cannot be replayed here: {error.given}; needed: {error.expected}"
-                         + (f"; {error.try_next}" if error.try_next else "")) from None
-    except (RuntimeError, MemoryError) as error:  # an engine's own: too large for this machine, say
-        raise NotChecked(f"cannot be replayed here: {str(error).strip().splitlines()[:1]}") from None
+        advice = f"; {error.try_next}" if error.try_next else ""
+        raise NotChecked(f"cannot be replayed here: {error.given}; needed: {error.expected}{advice}") from None
+    except (RuntimeError, MemoryError) as error:  # from an engine: too large for this machine, say
+        raise NotChecked(f"cannot be replayed here: {first_line(error)}") from None

@@ -82,8 +82,8 @@ def _rollout_problems(unit: Unit, recomputed: tuple[RewardConfig, ...], counts: 
 
     ``counts``: the numbers of `completions`, of `rewards`, and of the completions `rewarded again` are added to it.
     """
-    inputs, template, process = rollout_inputs_of(unit), template_of(unit), None
-    settings = inputs.settings
+    inputs, template = rollout_inputs_of(unit), template_of(unit)
+    settings, process = inputs.settings, None
     with ExitStack() as stack:
         if settings is not None and recomputed:
             process = stack.enter_context(RewardProcess(
@@ -106,21 +106,21 @@ def _end_problems(inputs: RolloutInputs, template: ChatTemplate, rollout: Rollou
     """Completions, and turns of episodes, that neither end with a stop token nor have the largest length."""
     limit, stops = inputs.algorithm.max_new_tokens, set(template.stop_ids)
     for _, sample in rollout.all_samples:
-        written = [turn.written for turn in sample.turns] or [len(sample.tokens_with_stop)]
-        observed = [turn.observed for turn in sample.turns] or [0]
+        # The tokens of an episode: the first turn, the environment's reply to it, the second turn, and so on.
+        lengths = [(turn.written, turn.observed) for turn in sample.turns] or [(len(sample.tokens_with_stop), 0)]
         start = 0
-        for number, (count, reply) in enumerate(zip(written, observed, strict=True), start=1):
-            tokens = sample.tokens_with_stop[start:start + count]
-            start += count + reply
-            ends_with_stop = bool(tokens) and tokens[-1] in stops
-            # The record says whether the last turn was cut off.
-            is_stopped = sample.completion.stop_token is not None if number == len(written) else ends_with_stop
-            own = tokens[:-1] if is_stopped else tokens
-            is_possible = ends_with_stop and len(own) < limit if is_stopped else len(own) == limit
+        for number, (written, observed) in enumerate(lengths, start=1):
+            tokens = sample.tokens_with_stop[start:start + written]
+            start += written + observed
+            is_stopped = ends_with_stop = bool(tokens) and tokens[-1] in stops
+            if number == len(lengths):  # of the last turn, the record says whether it was cut off
+                is_stopped = sample.completion.stop_token is not None
+            content = tokens[:-1] if is_stopped else tokens
+            is_possible = ends_with_stop and len(content) < limit if is_stopped else len(content) == limit
             # A stop token in the middle would mean that sampling continued after it.
-            if not is_possible or stops & {*own}:
-                yield (f"rollout of step {rollout.step}: a completion of {len(own)} tokens that neither ended nor was "
-                       "cut off")
+            if not is_possible or stops & {*content}:
+                yield (f"rollout of step {rollout.step}: a completion of {len(content)} tokens that neither ended nor "
+                       "was cut off")
 
 
 def _advantage_problems(inputs: RolloutInputs, settings: RewardSettings, rollout: Rollout) -> Iterator[str]:
@@ -138,9 +138,9 @@ def _advantage_problems(inputs: RolloutInputs, settings: RewardSettings, rollout
 
 def _reward_again(process: RewardProcess, template: ChatTemplate, rollout: Rollout, clock: ScoringTime,
                   counts: Counter[str]) -> Iterator[str]:
-    """Differences in a rollout; adds how many of its completions and rewards were computed."""
+    """Rewards that come out different; ``counts`` as for `_rollout_problems`."""
     for part in clock.chunks(process, rollout.all_samples):
-        # The record's own vocabulary may make pages of one token, and texts are there four times while they are sent.
+        # One token of a record's vocabulary may be pages of text; sending a text takes four copies of it.
         used = Counter[int]()
         for _, sample in part:
             used.update(sample.completion.tokens)
@@ -201,10 +201,9 @@ def _kept_function_problems(unit: Unit, settings: RewardSettings) -> Iterator[st
 
 def _other_libraries(recorded: Any, settings: RewardSettings) -> dict[str, str]:
     """Rewards that cannot be computed again here, and why: a library is missing or has another version."""
-    reasons = {}
-    for reward in [reward for reward in settings.rewards if needs_library(reward.scorer)]:
-        name = reward.scorer
-        recorded_version = _versions(recorded).get(name, "")
+    reasons, versions = {}, _versions(recorded)
+    for reward in (each for each in settings.rewards if needs_library(each.scorer)):
+        name, recorded_version = reward.scorer, versions.get(reward.scorer, "")
         try:
             version = settings.version(reward)
         except RequestError as error:

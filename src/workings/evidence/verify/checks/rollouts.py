@@ -35,8 +35,11 @@ POSITION_BYTES = 60
 """Largest memory of a position of a batch."""
 NEVER_NEGATIVE = ("drawing_seconds", "kl_behavior", "kl_reference", "clip_fraction")
 ADAPTERS = "adapter_model.safetensors"
-TAG = {"name", "version", "adapter", "behind"}
-"""Keys of what a rollout says of its sampler."""
+SAMPLER_KEYS = {"name", "version", "adapter", "behind"}
+"""Keys of what a rollout says of the program that sampled it, with which version of the adapters."""
+_NUMPY = ArrayFunctions(exp=np.exp, expm1=np.expm1, log=np.log, minimum=np.minimum, clip=np.clip,
+                        log_sigmoid=lambda x: -np.logaddexp(0, -x), stop_gradient=np.asarray,
+                        stack=lambda arrays: np.stack(arrays, -1))
 
 
 @check("consistency.rollouts", when=records(ROLLOUTS))
@@ -77,13 +80,13 @@ def rollouts(unit: Unit) -> Found:
 
 def _batch_problems(unit: Unit, inputs: RolloutInputs, rollout: Rollout, lines: Mapping[Any, Mapping[str, Any]]
                     ) -> Iterator[str]:
-    """Problems of the batches of a rollout; ``lines``: of the log, by step."""
+    """Problems of the batches of a rollout, one for each of its updates; ``lines``: of the log, by step."""
     longest = max((len(prompt.tokens) + len(sample.tokens_with_stop) for prompt, sample in rollout.trained_samples),
                   default=1)
     for part in range(min(inputs.shape.updates, len(lines))):
         line = lines.get(rollout.step + part)
-        if line is None:  # the step was not completed
-            continue
+        if line is None:
+            continue  # the step was not completed
         # Padding takes memory as well: a short row may be padded to a bucket of millions of positions.
         unit.tree.cache.check_transient(POSITION_BYTES * prod(inputs.shape.batch_shape(longest)))
         batch = batch_of(rollout, part, inputs.shape, inputs.algorithm)
@@ -145,7 +148,7 @@ def _choice_problems(groups: Sequence[Group], groups_per_rollout: int, *, dynami
     spreads = [group.has_spread for group in groups]
     if select_groups(spreads, groups_per_rollout, dynamic=dynamic) != [group.kept for group in groups]:
         yield "other groups were learned from than the rule chooses"
-    # It samples again only while groups are missing.
+    # A further round is sampled only while groups are missing.
     before_last_round = spreads[:-groups_per_rollout]
     if sum(select_groups(before_last_round, groups_per_rollout, dynamic=dynamic)) == groups_per_rollout:
         yield "more was sampled than the rule allows"
@@ -155,18 +158,18 @@ def _choice_problems(groups: Sequence[Group], groups_per_rollout: int, *, dynami
 def sampler(unit: Unit) -> Found:
     """The digest of the adapters in each rollout, against the checkpoint before it and the rollouts around it."""
     inputs = rollout_inputs_of(unit)
-    named = inputs.recipe.sampler
-    assert named is not None  # `when`
+    config = inputs.recipe.sampler
+    assert config is not None  # `when`
     changed = {line.step for line in unit.steps if line.share_of_weights_changed > 0}
     saved = {step: unit.sums.get(f"{folder}/{ADAPTERS}") for step, folder in unit.checkpoints.items()}
     last_before, adapter_before, compared = 0, "", 0
     for rollout in rollouts_of(unit):
         tag, about = rollout.sampler, f"rollout of step {rollout.step}"
-        if {*tag} != TAG or tag["name"] != named.name or tag["behind"] not in ("0", "1"):
+        if {*tag} != SAMPLER_KEYS or tag["name"] != config.name or tag["behind"] not in ("0", "1"):
             yield f"{about}: no name, version and adapters of its sampler"
             continue
         behind = int(tag["behind"])
-        if behind and not (named.ahead and rollout.step > 1):
+        if behind and not (config.ahead and rollout.step > 1):
             yield f"{about}: sampled with older adapters, which the recipe does not allow"
         # Updates that the adapters had when it was sampled.
         last = rollout.step - 1 - behind
@@ -178,7 +181,6 @@ def sampler(unit: Unit) -> Found:
             yield f"{about}: sampled with the adapters before update {last}"
         last_before, adapter_before = last, tag["adapter"]
     return f"{len(inputs.steps)} rollouts, {compared} against a checkpoint"
-
 
 
 def bound_problems(line: Mapping[str, Any]) -> Iterator[str]:
@@ -225,7 +227,7 @@ def expected_metrics(objective: PolicyGradient, log_probs_BS: np.ndarray,
 
 def _rounding(objective: PolicyGradient, log_probs_BS: np.ndarray, mask_BS: np.ndarray,
               signals: Mapping[str, np.ndarray]) -> tuple[float, float]:
-    """Sum of the sizes of the loss's terms, which bounds the rounding of their sum; number of tokens near a bound."""
+    """Sum of the absolute terms of the loss, which bounds its rounding; number of tokens with a ratio near a bound."""
     tokens_B1 = mask_BS.sum(-1, keepdims=True)
     share_BS = mask_BS / np.maximum(tokens_B1, 1)
     log_ratio_BS = (log_probs_BS - signals[BEHAVIOR]) * mask_BS
@@ -255,8 +257,3 @@ def trainer_log_probs(rollout: Rollout, batch: Batch) -> np.ndarray:
 def _rows(x: np.ndarray) -> np.ndarray:
     """``[A, B, S]`` as rows, in the precision in which nothing here is rounded."""
     return x.reshape(-1, x.shape[-1]).astype("f8")
-
-
-_NUMPY = ArrayFunctions(exp=np.exp, expm1=np.expm1, log=np.log, minimum=np.minimum, clip=np.clip,
-                        log_sigmoid=lambda x: -np.logaddexp(0, -x), stop_gradient=np.asarray,
-                        stack=lambda arrays: np.stack(arrays, -1))

@@ -69,7 +69,6 @@ def selection(unit: Unit) -> Found:
     return " and ".join(sorted(expected_files))
 
 
-
 @check("consistency.drawn_from")
 def drawn_from(unit: Unit) -> Found:
     """The training file against the kept samples and the run that they are from."""
@@ -123,12 +122,14 @@ def _training_file(unit: Unit) -> list[dict[str, Any]] | None:
 
 def _row_problems(unit: Unit, rows: list[dict[str, Any]]) -> Iterator[str]:
     """Problems of the trained rows: each is in the file, with the same question."""
-    asked = {str(row.get("id")): prompt_digest(str(row.get("prompt", ""))) for row in rows}
-    # Two rows of a pair are named after it.
-    trained = [(row["id"].removesuffix("/chosen").removesuffix("/rejected"), row.get("prompt_digest"))
-               for row in kept_rows(unit)] if unit.has(ROWS) else []
-    if other := [name for name, digest in trained if asked.get(name) != digest]:
-        yield f"rows that are not in the file that it learned from: {join_first(other)}"
+    digests = {str(row.get("id")): prompt_digest(str(row.get("prompt", ""))) for row in rows}
+    others = []
+    for row in kept_rows(unit) if unit.has(ROWS) else []:
+        name = row["id"].removesuffix("/chosen").removesuffix("/rejected")  # the two rows of a pair are named after it
+        if digests.get(name) != row.get("prompt_digest"):
+            others.append(name)
+    if others:
+        yield f"rows that are not in the file that it learned from: {join_first(others)}"
 
 
 def _kept_samples(record: Record) -> dict[str, set[bytes]]:

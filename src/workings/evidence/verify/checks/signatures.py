@@ -22,7 +22,7 @@ def signed(run: Unit) -> Found:
     """Files in `attest`, which no sum covers; each statement regenerated; Ed25519 over its exact bytes."""
     names, files = _envelopes(run), run.record.attest(run)
     yield from _file_problems(run)
-    covered, good = set[str](), []
+    covered, good = set[str](), []  # names of units; sentences about the signatures that verify
     for name in names:
         try:
             opened = _open(run, name)
@@ -111,15 +111,15 @@ def _open(run: Unit, name: str) -> SignedStatement:
 
 
 def _covered(run: Unit, opened: SignedStatement) -> set[str]:
-    """Names of the units that the statement names correctly. Raises `RecordError` for any other content."""
+    """Names of the units in a statement. Raises `RecordError` unless it names each once, with its root, and the run."""
     subjects, units = opened.statement.get("subject"), _units_by_name(run)
     if not isinstance(subjects, list) or opened.statement != {**FORM, "subject": subjects}:
         raise RecordError(f"not an in-toto statement of the form {FORM['predicateType']}")
-    covered = {str(field_of(subject, "name")): subject for subject in subjects}
-    for name, subject in covered.items():
+    by_name = {str(field_of(subject, "name")): subject for subject in subjects}
+    for name, subject in by_name.items():
         # An extra digest or key would be unchecked.
         if name not in units or subject != {"name": name, "digest": {"sha256": units[name].root}}:
             raise RecordError(f"it names {shown(name)}, which is not here, or has another root")
-    if len(covered) != len(subjects) or run.manifest.name not in covered:
+    if len(by_name) != len(subjects) or run.manifest.name not in by_name:
         raise RecordError("it names a unit twice, or not the run itself")
-    return set(covered)
+    return set(by_name)

@@ -28,7 +28,7 @@ ROW_BYTES = 400
 
 @check("consistency.teacher", when=records(TEACHER))
 def teacher(unit: Unit) -> Found:
-    """Digest and precision of the teacher; its root, if a run of its name is verified as well."""
+    """Digest and precision of the teacher (a run, or an id with a revision); the run's root, if it is verified too."""
     facts = unit.json_object(TEACHER)
     problems = [*_fact_problems(unit, facts)]
     if problems:
@@ -42,14 +42,14 @@ def teacher(unit: Unit) -> Found:
             # No failure: names are not unique, and the true teacher may be elsewhere.
             yield not_checked(f"{run.title} has the teacher's name and another root, {other[:16]}…: it is not the run "
                               "that was learned from", blocking=False)
-    who = f"run {facts['run']}, root {root[:16]}…" if root else f"{facts['id']} at {facts['revision']}"
-    return f"{who}, in {facts['precision']}"
+    if root:
+        return f"run {facts['run']}, root {root[:16]}…, in {facts['precision']}"
+    return f"{facts['id']} at {facts['revision']}, in {facts['precision']}"
 
 
 def _run_problems(run: Unit, facts: dict[str, Any]) -> Iterator[str]:
-    yield from contradictions(TEACHER, facts, {
-        "run": run.manifest.name,
-        "tokenizer": run.manifest.data_digests.get("tokenizer", facts["tokenizer"])}, "of this root it is")
+    expected = {"run": run.manifest.name, "tokenizer": run.manifest.data_digests.get("tokenizer", facts["tokenizer"])}
+    yield from contradictions(TEACHER, facts, expected, "of this root it is")
     if others := [name for name, digest in facts["weights"].items() if run.sums.get(name) != digest]:
         yield f"{TEACHER}: {join_first(others)} with another digest than in the run of this root"
 
@@ -66,7 +66,8 @@ def _fact_problems(unit: Unit, facts: dict[str, Any]) -> Iterator[str]:
         digests.append(facts["root"])
     if not all(map(is_digest, digests)):
         yield f"{TEACHER}: it has an invalid digest"
-    if not isinstance(facts.get("run" if "root" in facts else "id"), str):
+    name = facts.get("run") if "root" in facts else facts.get("id")
+    if not isinstance(name, str):
         yield f"{TEACHER} says neither which run nor which weights"
     checkpoint = facts.get("checkpoint")
     if checkpoint is not None and any(not name.startswith(f"{CHECKPOINTS}/{checkpoint}/") for name in facts["weights"]):
@@ -103,8 +104,9 @@ def top_tokens(unit: Unit) -> Found:
 def logged_teacher(unit: Unit) -> Found:
     """Mean probability of the top tokens and mean entropy of each step again; no divergence is below 0."""
     summaries = _row_summaries(unit) if unit.metrics else {}
-    for line, planned in planned_steps(unit):
-        subject, names = f"step {line.get('step')}", row_ids(batches_of(unit), planned.at)
+    for planned in planned_steps(unit):
+        line, names = planned.line, row_ids(batches_of(unit), planned.at)
+        subject = f"step {line.get('step')}"
         if missing := [name for name in names if name not in summaries]:
             yield f"{subject}: no top tokens of {missing[0][:60]!r}"
             continue

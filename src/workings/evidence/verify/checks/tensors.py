@@ -120,14 +120,9 @@ def _parsed(value: dict[str, Any], text: bytes, begin: int, size: int) -> _Tenso
             for name, entry in entries.items()}
 
 
-def _formats(tensors: Iterable[StoredTensor]) -> set[str]:
-    """Number formats of tensors, by their names in a manifest."""
-    return {LONG_NAMES.get(tensor.format, tensor.format) for tensor in tensors}
-
-
-def _joined(formats: Iterable[str]) -> str:
-    """Number formats as a manifest writes several: `float32 and uint8`."""
-    return " and ".join(sorted(formats))
+def _formats(tensors: Iterable[StoredTensor], more: frozenset[str] = frozenset()) -> str:
+    """Number formats of tensors, and ``more`` formats, as a manifest writes them: `float32 and uint8`."""
+    return " and ".join(sorted({LONG_NAMES.get(tensor.format, tensor.format) for tensor in tensors} | more))
 
 
 @check("consistency.tensors")
@@ -183,18 +178,18 @@ class Expected:
     trained: frozenset[str]
     """Names of those ``weights`` that are trained."""
     frozen: tuple[frozenset[str], ...]
-    """Formats that the weights below adapters may have; engines name four bits differently."""
+    """Sets of formats that the frozen weights under adapters may have, one set for each engine's name of four bits."""
     stored: str
-    """Code of the format that weights are stored in; adapters are in float32."""
+    """Name in safetensors of the format that weights are stored in; adapters are in float32."""
     sharded: bool
     """Whether each process wrote its own files (`workings.models.shards`)."""
 
     def exact_bytes(self, parameters: int) -> dict[str, int]:
-        """Bytes of ``parameters`` (of a whole model of this size, and adapters) and ``moments`` on one device.
+        """Bytes of ``parameters`` (a whole model of this size, and its adapters) and of ``moments`` on one device.
 
-        Without parts that the recipe does not decide: four-bit weights, and tables that are next to the others.
+        Without ``parameters`` for four-bit weights, whose size the recipe does not decide.
         """
-        # Float32 masters are copies of the weights and no moments; a plan counts them by themselves.
+        # Float32 masters are copies of the weights and no moments; a plan counts them separately.
         moments = sum(prod(moment.shape) * BITS[moment.format] // 8 for name, moment in self.moments.items()
                       if not name.startswith(f"{MASTER}."))
         if any("uint8" in formats for formats in self.frozen):
@@ -211,11 +206,14 @@ class Expected:
         return [f"{folder}/{name}" for name in shard_files(names, file)]
 
     def problems(self, unit: Unit, name: str, parts: list[str]) -> list[str]:
-        """Problems of one file, or of the shards ``parts`` of it."""
+        """Problems of the file of weights or of the optimizer's; ``parts``: its shards, or the file itself."""
         tensors = _join_shards(unit, parts) if self.sharded else read_header(unit, name)
         if name.endswith("/" + self.file):
             return _differing(name, tensors, self.weights) or _format_problems(
                 unit, name, self._weight_formats(unit, tensors))
+        return self._optimizer_problems(unit, name, parts, tensors)
+
+    def _optimizer_problems(self, unit: Unit, name: str, parts: list[str], tensors: _Tensors) -> list[str]:
         shapes = {STEP: (), **{moment: expected.shape for moment, expected in self.moments.items()}}
         if problems := _differing(name, tensors, shapes):
             return problems
@@ -223,14 +221,14 @@ class Expected:
                     for moment, expected in self.moments.items() if tensors[moment].format != expected.format]
         problems += _step_problems(unit, next(part for part in parts if STEP in read_header(unit, part)))
         return problems + _format_problems(
-            unit, name, {"moments": _joined(_formats(tensors[moment] for moment in self.moments))})
+            unit, name, {"moments": _formats(tensors[moment] for moment in self.moments)})
 
     def _weight_formats(self, unit: Unit, tensors: _Tensors) -> dict[str, str]:
         """Number formats that the manifest must name, by part, according to the file of weights."""
         # Gradients and their sums are made in the format of the weights that they belong to.
-        of_trained = _joined(_formats(tensors[name] for name in self.trained))
+        of_trained = _formats(tensors[name] for name in self.trained)
         # The weights below adapters are in no checkpoint; their formats follow from the recipe.
-        allowed = [_joined(_formats(tensors.values()) | below) for below in self.frozen or (frozenset(),)]
+        allowed = [_formats(tensors.values(), below) for below in self.frozen or (frozenset(),)]
         recorded = unit.manifest.actual_dtypes.get("parameters")
         return {"gradients": of_trained, "accumulator": of_trained,
                 "parameters": recorded if recorded in allowed else allowed[0]}
@@ -272,7 +270,7 @@ def recorded_shape(unit: Unit) -> ModelShape:
     require_train(unit)
     value = unit.json_object(MODEL_SHAPE)
     if "config" in value or value.get("family") not in FAMILIES:
-        # To check less than the recipe allows would be a way to say anything.
+        # A run of one of our families is checked: no record may escape that by calling itself another one.
         asked = section_of(unit.section("model"), "shape").get("family")
         if asked in FAMILIES or not isinstance(value.get("family"), str):
             raise RecordError(f"{MODEL_SHAPE}: no shape of a family, and the recipe asks for {str(asked)[:40]!r}")
