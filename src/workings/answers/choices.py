@@ -9,19 +9,17 @@ from workings.answers.sentences import sentences, tidy
 TRUTHS = frozenset(("yes", "no", "true", "false"))
 LETTERS = "ABCDEFGHIJ"
 _OPTION = re.compile(r"(?:^|(?<=[\s,;]))(?:[(\[]?([A-J])[)\].:]|\(?([a-j])\))(?=\s*\S)", re.MULTILINE)
-_HEDGE = (
-    r"(?:(?:most|very|quite) likely|probably|likely|technically|most probably|clearly|definitely|simply|then"
-    r"|therefore|thus|so|to be|either of)")
+_HEDGE = (r"(?:(?:most|very|quite) likely|probably|likely|technically|most probably|clearly|definitely|simply|then"
+          r"|therefore|thus|so|to be|either of)")
 _LEAD = re.compile(rf"^[\s*_\"“]*(?:(?:{_HEDGE}|option|choice|answer|letter|is|the)\W+)*", re.IGNORECASE)
-# "B", "(B)", "B.", "B, Mars", "B because …"; not "A number".
+# "B", "(B)", "B.", "B, Mars", "B because …" at the beginning; not "A number".
 _LETTER_FIRST = re.compile(
     r"[(\[]([A-Ja-j])[)\]]|([A-J])(?:[).\]:,;*\"]|\s*[-–—(]|\s+(?:because|since|as|is|and not|not"
     r"|with|which)\b|\W*$)")
 _LETTER_SAID = re.compile(r"[(\[]([A-J])[)\]]|\b(?:option|choice|answer|letter)\s+(?:is\s+)?[*\"]*([A-J])(?![\w'’])"
                           r"|\*\*([A-J])\b|(?<![\w'’.])([B-HJ])(?=[.)]|\W*$)", re.IGNORECASE)
-_SEVERAL = re.compile(
-    r"(?<![\w'’])[(\[]?([A-J])[)\]]?[^\w()\[\]]{0,3}(?:,\s*(?:and|or)?|\s(?:and|or|&)|/)\s*(?:option "
-    r"|choice )?[(\[]?([A-J])(?![\w'’])")
+_SEVERAL = re.compile(r"(?<![\w'’])[(\[]?([A-J])[)\]]?[^\w()\[\]]{0,3}(?:,\s*(?:and|or)?|\s(?:and|or|&)|/)\s*(?:option "
+                      r"|choice )?[(\[]?([A-J])(?![\w'’])")
 _UNDECIDED = re.compile(
     r"\b(?:depends|not necessarily|can(?:not|['’]t) (?:say|be (?:determined|known))|impossible to (?:say|tell|know)"
     r"|unclear|unknown|not (?:known|clear|sure|certain)|neither|both)\b", re.IGNORECASE)
@@ -95,7 +93,7 @@ def truth_in(text: str) -> str | None:
 
 
 def first_truth(text: str) -> str | None:
-    """The yes or no that a text begins with; None for another beginning."""
+    """The yes, no, true or false that a text begins with; None for another beginning."""
     opening = re.match(rf"\W*({'|'.join(sorted(TRUTHS))})(?=[\W_])", f"{text[:200].strip()} ", re.IGNORECASE)
     return truth_in(sentences(text[:500])[0]) if opening else None
 

@@ -1,4 +1,4 @@
-"""Whether a text says a name or phrase: it has one of the spellings, does not deny it, and names no alternative."""
+"""Whether a text says a name or phrase: it has one of its spellings, does not deny it, and names no alternative."""
 
 import re
 import unicodedata
@@ -38,7 +38,7 @@ MAX_BETWEEN = 2
 """Maximum words between the first and the last word of a name."""
 # Search engines glue words and footnotes together: "isParis12."
 _GLUED = re.compile(r"(?<=[a-z]{2})(?=[A-Z][a-z])|(?<=[a-z]{3})(?:\d{1,3}(?=[\s.,;]|$)|(?=\d))|(?<=\d{4})(?=[a-z]{2})")
-_EMPTY = frozenset(("the", "a", "an", "of", "s"))
+_IGNORED = frozenset(("the", "a", "an", "of", "s"))
 _LEADING = frozenset(("in", "at", "on", "from", "by", "about", "approximately", "around", "over", "under", "into",
     "to", "with", "for", "as", "roughly", "mr", "mrs", "ms", "dr", "sir", "lady", "lord", "saint", "st"))
 _DENIALS = frozenset(("not", "never", "nor", "neither", "without", "except", "unlike", "isnt", "wasnt", "arent",
@@ -58,13 +58,13 @@ def says(text: str, expected: Sequence[str]) -> bool:
     (False, False)
     """
     statements = [sentence for sentence in sentences(text) if not _GUESSES.search(sentence)]
-    told = [_words(sentence) for sentence in statements]
-    return any(_says_spelling(told, spelling) or _says_glued(statements, spelling) for spelling in expected)
+    sentence_words = [_words(sentence) for sentence in statements]
+    return any(_says_spelling(sentence_words, spelling) or _says_glued(statements, spelling) for spelling in expected)
 
 
-def _says_spelling(told: list[tuple[str, ...]], spelling: str) -> bool:
-    return any(names and all(any(_says_name(words, name) for words in told) for name in names)
-               for names in _ways(spelling))
+def _says_spelling(sentence_words: list[tuple[str, ...]], spelling: str) -> bool:
+    return any(names and all(any(_says_name(words, name) for words in sentence_words) for name in names)
+               for names in _alternatives(spelling))
 
 
 def _says_glued(statements: list[str], spelling: str) -> bool:
@@ -75,8 +75,8 @@ def _says_glued(statements: list[str], spelling: str) -> bool:
                for sentence in statements)
 
 
-def _ways(spelling: str) -> Iterator[list[tuple[str, ...]]]:
-    """The names that a text must say, all of a list: the whole spelling, or one side of an "or", or all its parts."""
+def _alternatives(spelling: str) -> Iterator[list[tuple[str, ...]]]:
+    """What a text must say: all names of one of these lists. "blue, red" gives ["blue red"] and ["blue", "red"]."""
     name = _words(spelling)
     while len(name) > 1 and name[0] in _LEADING:
         name = name[1:]
@@ -102,6 +102,7 @@ def _find(words: tuple[str, ...], name: tuple[str, ...]) -> list[tuple[int, int]
              if joined.startswith(words[start]) and "".join(words[start:start + width]) == joined]
     if found or size not in (2, 3) or not all(map(str.isalpha, name)):
         return found
+    # "George Herbert Walker Bush" says "George Bush", at (0, 4).
     return [(start, last + 1) for start, word in enumerate(words) if word == name[0]
             for last in range(start + 1, min(start + 2 + MAX_BETWEEN, len(words))) if words[last] == name[-1]]
 
@@ -119,7 +120,7 @@ def _words(text: str) -> tuple[str, ...]:
     text = "".join(character for character in unicodedata.normalize("NFKD", _GLUED.sub(" ", text)).casefold()
                    if not unicodedata.combining(character))
     text = dates_alike(re.sub(r"['’`´]", "", text))
-    words = [word for word in re.findall(r"\d+(?:\.\d+)?|[^\W\d_]+", text) if word not in _EMPTY]
+    words = [word for word in re.findall(r"\d+(?:\.\d+)?|[^\W\d_]+", text) if word not in _IGNORED]
     # "echidnas" and "echidna" are one; "Pari" is no Paris.
     return tuple(word[:-1] if len(word) > 5 and word.endswith("s") else word for word in _in_digits(words))
 

@@ -82,7 +82,7 @@ def last_boxes(text: str) -> str | None:
     """Content of the last closed box of a text; of all boxes if several are side by side; None without a box."""
     start, contents = len(text), list[str]()
     for box in reversed([*_BOX.finditer(text)][-MAX_BOXES:]):
-        # Cut, because the expression could take long on a text of any length; a cut one matches nothing.
+        # Cut, because the expression could take long on a long text; one that was cut matches nothing.
         if contents and not _SIDE_BY_SIDE.fullmatch(text[box.end():start][:MAX_BETWEEN]):
             break
         content = box[1] or box[2].strip("$.")
@@ -160,7 +160,7 @@ def hashes(text: AfterThinking, kind: Kind) -> str | None:
 
 
 def _hash_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Place and rest of the line of the last lines with ``####``, from the last one."""
+    """Each ``####`` from the last one: its index in the text, and the rest of its line."""
     end = len(text)
     # From the end and bounded: repetitive completions hold thousands of marks.
     for _ in range(MAX_MARKS):
@@ -197,20 +197,19 @@ def final_sentence(text: AfterThinking, kind: Kind) -> str | None:
 
     Yes or no and the letter of a choice may open the text instead; a yes or no at its end must not be another one.
     """
-    told = sentences(text.text)
-    if text.truncated:  # the last sentence is not whole
-        told = told[:-1]
-    if not told:
+    said = sentences(text.text)
+    whole = said[:-1] if text.truncated else said
+    if not whole:
         return None
     if kind == "number":
-        return final_number("\n".join(told))
+        return final_number("\n".join(whole))
     if kind in ("choice", "yes_no"):
-        first, last = _opening(told[0], kind, text.question), _last_said(told, kind, text.question)
+        first, last = _opening(whole[0], kind, text.question), _last_said(whole, kind, text.question)
         contradicts = kind == "yes_no" and first and last and first != last
         return None if contradicts else first or last
     if kind == "name":
-        return tidy(" ".join(told if len(told) <= FINAL_SENTENCES + 1 else [told[0], *told[-FINAL_SENTENCES:]]))
-    last_sentence = told[-1]
+        return tidy(" ".join(whole if len(whole) <= FINAL_SENTENCES + 1 else [whole[0], *whole[-FINAL_SENTENCES:]]))
+    last_sentence = whole[-1]
     formulas = [*_FORMULA.finditer(last_sentence)]
     if len(formulas) == 1:
         return formulas[0][1] or formulas[0][2]
@@ -227,9 +226,9 @@ def _opening(sentence: str, kind: Kind, question: str) -> str | None:
     return choice_in(sentence, question) if opens else None
 
 
-def _last_said(told: list[str], kind: Kind, question: str) -> str | None:
-    """The choice that the last statement says, or the last yes or no of a few statements."""
-    statements = [sentence for sentence in told[-FINAL_SENTENCES:] if not sentence.endswith("?")]
+def _last_said(whole: list[str], kind: Kind, question: str) -> str | None:
+    """The choice that the last statement says, or the last yes or no of the final statements."""
+    statements = [sentence for sentence in whole[-FINAL_SENTENCES:] if not sentence.endswith("?")]
     if kind == "choice":
         return choice_in(statements[-1], question) if statements else None
     return next(filter(None, map(truth_in, reversed(statements))), None)
@@ -267,31 +266,31 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
 
 
 def _of_kind(segment: str, kind: Kind, question: str) -> str:
-    """The answer of this kind in a marked text; "" without one."""
+    """The answer of this kind in the text that a mark names, such as "**12** apples" after "####"; "" without one."""
     if "\\box" in segment and (content := last_boxes(segment)) is not None:
         segment = content
     if kind == "number":
         return _number_of(segment)
-    told = sentences(segment)
-    if not told:
+    first_sentence = next(iter(sentences(segment)), "")
+    if not first_sentence:
         return ""
     if kind == "choice":
-        return choice_in(told[0], question) or ""
+        return choice_in(first_sentence, question) or ""
     if kind == "yes_no":
-        return truth_in(told[0]) or ""
-    return tidy(segment if "\\begin" in segment else told[0])
+        return truth_in(first_sentence) or ""
+    return tidy(segment if "\\begin" in segment else first_sentence)
 
 
 def _number_of(segment: str) -> str:
     """The number at the beginning of a marked text, else the one of its first sentence."""
-    answer, told = tidy(segment), sentences(segment)
+    answer, first_sentence = tidy(segment), next(iter(sentences(segment)), "")
     if parse_number(answer) is not None or parse_words(answer) is not None:
         return answer
-    if not told or re.match(r"\W*not\b", told[0], re.IGNORECASE):
+    if not first_sentence or re.match(r"\W*not\b", first_sentence, re.IGNORECASE):
         return ""
-    sentence = plain(told[0])
+    sentence = plain(first_sentence)
     first = next(iter(numbers_in(sentence)), None)
     begins_sentence = first is not None and first.number is not None and first.start == 0
     if first and begins_sentence and not _GOES_ON.match(sentence, first.end):
         return first.text
-    return sentence_number(told[0]) or ""
+    return sentence_number(first_sentence) or ""

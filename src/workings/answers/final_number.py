@@ -26,8 +26,7 @@ _NO_STATEMENT = re.compile(
 _ASIDE = re.compile(
     r"\W*(?:(?:let['’]?s |to |we can |you can )?(?:check|verif|double[- ]check|note\b|remember|hint|source)"
     r"|p\.?s\b|if you\b|feel free|let me know)", re.IGNORECASE)
-_OPERATOR_BEFORE = re.compile(
-    r"[√^±<>≤≥]\s*$|[\d\w)]\s?[+*×·÷]\s*$|[a-z]\s?-\s*$|\b(?:log|ln|sin|cos|tan)\s?\(?$")
+_OPERATOR_BEFORE = re.compile(r"[√^±<>≤≥]\s*$|[\d\w)]\s?[+*×·÷]\s*$|[a-z]\s?-\s*$|\b(?:log|ln|sin|cos|tan)\s?\(?$")
 _OPERATOR_AFTER = re.compile(r"\s?[√^!](?!\s|$)|\s*[+*×·÷/]\s*[\da-z(]")
 # Two numbers joined by one of these are several answers, or the ends of a range.
 _JOINED = re.compile(r"\s?(?:[^\W\d_]+\s){0,3}?(?:or|to|and|nor)\s\$?|\s?[-–—]\s?|, ")

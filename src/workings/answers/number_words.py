@@ -29,15 +29,15 @@ def read_words(words: Sequence[str]) -> tuple[Fraction, int] | None:
     >>> read_words(["five", "six"]), read_words(["twenty", "third"])
     (None, None)
     """
-    # "a hundred" is one hundred.
     has_article = len(words) > 1 and words[0] in ("a", "an") and words[1] in _FACTORS
     at = begin = int(has_article)
-    total, current, last_scale = 0, begin, 10**15
+    # "two thousand one hundred": total 2000, current 100. With an article current is 1: "a hundred" is one hundred.
+    total, current, last_scale = 0, int(has_article), 10**15
     while at < len(words):
-        word, tens = words[at], current % 100
+        word, below_hundred = words[at], current % 100
         if word in _SMALL:
             # "twenty five" is one number, "five six" is two.
-            if tens and not (tens >= 20 and tens % 10 == 0 and 0 < _SMALL[word] < 10):
+            if below_hundred and not (below_hundred >= 20 and below_hundred % 10 == 0 and 0 < _SMALL[word] < 10):
                 return None
             current += _SMALL[word]
         elif word == "hundred" and 0 < current < 100:
@@ -50,7 +50,8 @@ def read_words(words: Sequence[str]) -> tuple[Fraction, int] | None:
         at += 1
     if at == begin:
         return None
-    value, part = Fraction(total + current), words[at] if at < len(words) else ""
+    value = Fraction(total + current)
+    part = words[at] if at < len(words) else ""
     if part == "point":
         digits = [str(_SMALL[word]) for word in takewhile(lambda word: _SMALL.get(word, 10) < 10, words[at + 1:])]
         return (value + Fraction(f"0.{''.join(digits)}"), at + 1 + len(digits)) if digits else None

@@ -44,7 +44,7 @@ _NAME = r"[^\W\d_]+(?:['’-][^\W\d_]+)*"
 # Left sides whose right side is the answer: a name, f(3), x_1, words, m+n.
 _NAMED = re.compile(rf"\s*{_NAME}\.?(?:\s+{_NAME}\.?){{0,9}}\s*(?:_\{{?\w{{1,5}}\}}?|\^\{{?-1\}}?)?\s*"
                     r"['’′]{0,3}(?:\([^()=]{0,40}\))?\s*:?"
-                                    r"|-?\s*[a-w](?:\s*[-+*/]\s*[a-w]){1,5}")
+                    r"|-?\s*[a-w](?:\s*[-+*/]\s*[a-w]){1,5}")
 _UNKNOWN = re.compile(r"(?<![^\W\d_])[a-zA-Z](?![^\W\d_])")
 _RUN = re.compile(r"\.?\d(?:[\d.,'’_٬/:^]*\d)?")
 _MORE_OF_RUN = re.compile(r"\s\d+/\d+(?!\d)|(?: \d{3})+(?!\d|[.,]\d)(?:\.\d+)?|\s?[x×*]\s?10\s?\^\s?\{?-?\d{1,3}\}?"
@@ -130,7 +130,7 @@ def _number_at(sentence: str, start: int, end: int) -> NumberAt:
     sign = re.search(r"(?:^|(?<=[\s(=:*$]))[-+]\s?$|(?<=[=(:])\s?-\s?$", sentence[:start][-4:])
     if sign and not re.search(r"(?:\d[a-z]?|(?<![^\W_])[a-z]|[)}])\s[-+]\s$", sentence[:start]):
         start -= len(sign[0].lstrip())
-    # A factor that is not read, or that is another number elsewhere.
+    # A factor that is not read (十), or that differs between languages (mil: a thousand or a million).
     if re.match(r"\s?(?:[十百千]|(?:mil|jt|ribu)\b)", sentence[end:]):
         return NumberAt(start, end, sentence[start:end], None)
     number, stop = parse_number(sentence[start:end]), end
@@ -251,7 +251,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
 
 
 def _scale(word: str, currency: str) -> int:
-    """The factor that a word or sign after a number is; 0 for another one."""
+    """The factor that a word or sign after a number means, such as 10**6 for "million"; 0 for any other word."""
     singular = word.removesuffix("s")
     if currency and word == "l" and currency.strip(".") in ("Rs", "INR", "₹"):
         return 10**5

@@ -15,23 +15,18 @@ NO_UNIT: Unit = frozenset()
 
 _NAMES = {
     "kilometer": "km kilometre", "meter": "m metre", "centimeter": "cm centimetre", "millimeter": "mm millimetre",
-    "mile hour": "mph", "kilometer hour": "kph kmh kmph", "kilowatt hour": "kwh",
-    "foot": "ft feet", "inch": "inches", "yard": "yd yds", "mile": "mi",
-    "kilogram": "kg kilo kgs", "gram": "g gm gms gramme", "milligram": "mg", "pound": "lb lbs £ gbp", "ounce": "oz",
-    "ton": "tonne t",
-    "liter": "l litre", "milliliter": "ml millilitre", "gallon": "gal", "quart": "qt qts", "pint": "pt pts",
-    "hour": "h hr hrs", "minute": "min mins", "second": "s sec secs", "millisecond": "ms", "day": "",
-    "week": "wk wks",
+    "mile hour": "mph", "kilometer hour": "kph kmh kmph", "kilowatt hour": "kwh", "foot": "ft feet", "inch": "inches",
+    "yard": "yd yds", "mile": "mi", "kilogram": "kg kilo kgs", "gram": "g gm gms gramme", "milligram": "mg",
+    "pound": "lb lbs £ gbp", "ounce": "oz", "ton": "tonne t", "liter": "l litre", "milliliter": "ml millilitre",
+    "gallon": "gal", "quart": "qt qts", "pint": "pt pts",
+    "hour": "h hr hrs", "minute": "min mins", "second": "s sec secs", "millisecond": "ms", "day": "", "week": "wk wks",
     "month": "", "year": "yr yrs", "decade": "", "century": "centuries",
-    "dollar": "usd $ us$ buck", "euro": "eur €", "pence": "p", "cent": "¢ ct cts", "rupee": "₹ inr rs",
-    "yen": "¥ jpy",
+    "dollar": "usd $ us$ buck", "euro": "eur €", "pence": "p", "cent": "¢ ct cts", "rupee": "₹ inr rs", "yen": "¥ jpy",
     "yuan": "cny rmb", "peso": "", "brazilian real": "r$ brl reais", "franc": "chf",
     "watt": "w", "kilowatt": "kw", "volt": "v", "newton": "n", "joule": "j", "kelvin": "k", "ampere": "amp",
-    "hertz": "hz",
-    "kilojoule": "kj", "calorie": "cal", "kilocalorie": "kcal", "pascal": "pa", "mole": "mol", "acre": "",
-    "hectare": "ha",
-    "byte": "", "kilobyte": "kb", "megabyte": "mb", "gigabyte": "gb", "terabyte": "tb", "bit": "",
-    "degree": "° deg", "degree celsius": "°c", "degree fahrenheit": "°f", "radian": "rad"}
+    "hertz": "hz", "kilojoule": "kj", "calorie": "cal", "kilocalorie": "kcal", "pascal": "pa", "mole": "mol",
+    "acre": "", "hectare": "ha", "byte": "", "kilobyte": "kb", "megabyte": "mb", "gigabyte": "gb", "terabyte": "tb",
+    "bit": "", "degree": "° deg", "degree celsius": "°c", "degree fahrenheit": "°f", "radian": "rad"}
 _SPELLINGS = {spelling: name for name, spellings in _NAMES.items() for spelling in (name, *spellings.split())}
 # A letter is a variable unless it is one of these, capital letters only as they are written here.
 _LETTERS = frozenset("mglLhsWVNJKAtpa")
@@ -89,13 +84,13 @@ def same_units(one: Unit, other: Unit) -> bool:
 
 
 def _is_no_unit(token: str) -> bool:
-    # A letter of a script without cases, such as 円 or 個, is a word.
+    # A letter of a script without upper and lower case, such as 円 or 個, is a word.
     is_variable = len(token) == 1 and (token.islower() or token.isupper()) and token not in _LETTERS
     return is_variable or token.casefold() in _NO_UNITS
 
 
 def _named(token: str) -> list[str]:
-    """The words of a word or sign in one spelling, with its power."""
+    """The words that a word or sign means, in one spelling and with its power: `kph` is kilometer and hour."""
     name, power, exponent = token.partition("^")
     word = _singular(name)
     spelling = _SPELLINGS.get(name.casefold()) or _SPELLINGS.get(word, word)

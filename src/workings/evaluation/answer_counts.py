@@ -15,9 +15,9 @@ CUT_OFF_FROM = 0.2
 """Share of completions that were cut off at the length limit, from which there is a warning."""
 MIN_COMPLETIONS = 10
 """Completions that this warning needs at least."""
-_LONGEST_KEY = 200
+_KEY_CHARS = 200
 """Leading characters that identify an answer."""
-_LOOKED_THROUGH = 20_000
+_SEARCHED_CHARS = 20_000
 """Trailing characters of a completion that are searched for the expected answer."""
 _TIMES = re.compile(r"\b(?:once|twice|thrice)\b", re.IGNORECASE)
 _TIMES_AS_NUMBERS = {"once": "1", "twice": "2", "thrice": "3"}
@@ -64,10 +64,10 @@ class AnswerCounter:
         """Count one line of the predictions."""
         self.completions += 1
         self.cut_off += bool(sample.get("truncated"))
-        self.expected[answer_key(str(sample.get("gold"))[:_LONGEST_KEY])] += 1
+        self.expected[answer_key(str(sample.get("gold"))[:_KEY_CHARS])] += 1
         if has_answer(sample):
             said = sample["extracted"] if isinstance(sample["extracted"], str) else sample["completion"]
-            self.answers[answer_key(said[:_LONGEST_KEY])] += 1
+            self.answers[answer_key(said[:_KEY_CHARS])] += 1
         else:
             self.unread += names_expected(sample)
 
@@ -96,10 +96,10 @@ def has_answer(sample: dict[str, Any]) -> bool:
 
 def names_expected(sample: dict[str, Any]) -> bool:
     """Whether a completion without an answer contains the expected one: an upper bound of what the rules missed."""
-    text = sample.get("completion")
-    if has_answer(sample) or not isinstance(text, str):
+    completion = sample.get("completion")
+    if has_answer(sample) or not isinstance(completion, str):
         return False
-    text = text[-_LOOKED_THROUGH:]
+    text = completion[-_SEARCHED_CHARS:]
     for expected in (str(sample.get("gold")), *sample.get("aliases", ())):
         number, words = parse_number(expected), normalise_text(expected)
         if number:

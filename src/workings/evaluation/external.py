@@ -22,7 +22,7 @@ class ExternalPredictions:
         if not path.is_file():
             raise RequestError(f"predictions: {path} is not a file", "a file of JSON lines with id and completion")
         self.problems: dict[str, Any] = {}
-        """Kind of problem -> its count, and the first lines or ids with it."""
+        """Kind of problem -> its count, and the first lines or ids with it: `{"count": 1, "first": ["line 7"]}`."""
         self._records: dict[str, list[dict[str, Any]]] = {item.id: [] for item in items}
         for number, record in read_objects(path):
             self._add(number, record)
@@ -49,10 +49,11 @@ class ExternalPredictions:
         records = self._records[item.id]
         if self._is_double(item.id):
             return [UnscoredCompletion(item=item, problem=f"double: {len(records)} lines with this id")]
-        by_sample = dict(enumerate(records))  # a single line is sample 0
         if len(records) > 1:
             by_sample = {record["sample"]: record for record in records}
-        missing = "missing: no line with this id" if not records else "missing: no line for this sample"
+        else:
+            by_sample = dict(enumerate(records))  # a single line is sample 0
+        missing = "missing: no line for this sample" if records else "missing: no line with this id"
         return [_unscored_completion(item, sample, by_sample[sample]) if sample in by_sample
                 else UnscoredCompletion(item=item, sample=sample, problem=missing)
                 for sample in range(self.samples)]
@@ -67,9 +68,10 @@ class ExternalPredictions:
         return len(numbers) > 1 and not (all(map(_is_sample, numbers)) and len({*numbers}) == len(numbers))
 
     def _add(self, number: int, record: dict[str, Any] | str) -> None:
-        name = None if isinstance(record, str) else record.get("id")
+        """Keep the record of a line, or count its problem; a text is the reason why the line cannot be read."""
+        given = None if isinstance(record, str) else record.get("id")
         # A number and its text are the same id. A bool is not an id.
-        name = str(name) if isinstance(name, int) and not isinstance(name, bool) else name
+        name = str(given) if isinstance(given, int) and not isinstance(given, bool) else given
         if isinstance(record, str):
             kind, what = "unreadable lines", f"line {number}: {record}"
         elif not isinstance(name, str):

@@ -12,9 +12,9 @@ from workings.record.layout import PREDICTIONS
 from workings.scoring.form import checked_equations, reasoning_text
 
 RIGHT, NOT_FOUND, UNSCORED = "right, no wrong equation", "wrong, no wrong equation", "could not be scored"
-WRONG_STEP_KINDS = ("right, a wrong equation", *(f"wrong from line {line} on" for line in range(1, 6)),
-                    "wrong from line 6+")
-"""Kinds of items with a wrong equation: first of those with a right answer, then by line number."""
+_WRONG_FROM = (*(f"wrong from line {line} on" for line in range(1, 6)), "wrong from line 6+")
+WRONG_STEP_KINDS = ("right, a wrong equation", *_WRONG_FROM)
+"""Kinds of items with a wrong equation: those with a right answer, then the others by its line."""
 KINDS = (RIGHT, *WRONG_STEP_KINDS, NOT_FOUND, UNSCORED)
 """All kinds of items, in the order in which they are shown."""
 
@@ -56,14 +56,15 @@ def wrong_place(completion: str) -> WrongPlace | None:
     equation = first_wrong_step(reasoning)
     if equation is None:
         return None
-
-    def count_lines(text: str) -> int:
-        return sum(bool(line.strip()) for line in text.splitlines())
-
     offset = completion.find(reasoning)
-    lines_before = count_lines(reasoning[:reasoning.rfind("\n", 0, equation.start) + 1])
-    return WrongPlace(offset + equation.start, offset + equation.end, 1 + lines_before, count_lines(reasoning),
-                      equation.written, equation.expected)
+    line_start = reasoning.rfind("\n", 0, equation.start) + 1  # 0 in the first line, which has no newline before it
+    return WrongPlace(start=offset + equation.start, end=offset + equation.end,
+                      line=1 + _count_lines(reasoning[:line_start]), lines=_count_lines(reasoning),
+                      written=equation.written, expected=equation.expected)
+
+
+def _count_lines(text: str) -> int:
+    return sum(bool(line.strip()) for line in text.splitlines())
 
 
 def kind_of_item(sample: dict[str, Any]) -> str:
@@ -74,7 +75,9 @@ def kind_of_item(sample: dict[str, Any]) -> str:
     wrong_step = wrong_place(sample["completion"])
     if wrong_step is None:
         return RIGHT if is_right else NOT_FOUND
-    return WRONG_STEP_KINDS[0 if is_right else min(wrong_step.line, len(WRONG_STEP_KINDS) - 1)]
+    if is_right:
+        return WRONG_STEP_KINDS[0]
+    return _WRONG_FROM[min(wrong_step.line, len(_WRONG_FROM)) - 1]
 
 
 def count_first_wrong_steps(record: EvaluationRecord) -> dict[str, int]:

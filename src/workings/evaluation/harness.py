@@ -107,9 +107,9 @@ def scored_answer(record: Mapping[str, Any], metric: str, where: str, prefix: st
         found = _chosen_continuation(choices, metric, record.get(metric))
     elif text is not None and record["filtered_resps"] and isinstance(record["filtered_resps"][0], str):
         found = record["filtered_resps"][0]
-    return ScoredAnswer(item=_item(record, [text for text, _ in choices], where, prefix), text=text,
+    return ScoredAnswer(item=_item(record, [continuation for continuation, _ in choices], where, prefix), text=text,
                         extracted=found, score=record.get(metric),
-                        log_likelihoods=tuple(value for _, value in choices))
+                        log_likelihoods=tuple(log_likelihood for _, log_likelihood in choices))
 
 
 def _choices(record: Mapping[str, Any]) -> list[tuple[str, float]]:
@@ -118,21 +118,20 @@ def _choices(record: Mapping[str, Any]) -> list[tuple[str, float]]:
     texts = [request for request in requests if len(request) > 1 and isinstance(request[1], str)]
     if not len(values) == len(requests) == len(texts):
         return []
-    # Leave out requests without the question, which some metrics add for each choice.
-    return [(request[1], float(value[0])) for request, value in zip(requests, values, strict=True)
-            if request[0] == requests[0][0]]
+    # A request is a prompt and a continuation. Some metrics add one without the question for each choice: leave it out.
+    return [(continuation, float(value[0]))
+            for (prompt, continuation, *_), value in zip(requests, values, strict=True) if prompt == requests[0][0]]
 
 
 def _chosen_continuation(choices: Sequence[tuple[str, float]], metric: str, score: Any) -> str:
-    if len(choices) == 1:
+    texts = [continuation.strip() for continuation, _ in choices]
+    if len(texts) == 1:
         # The task asks whether greedy decoding writes this continuation.
-        return choices[0][0].strip() if score == 1 else "another continuation"
-
-    def value(choice: tuple[str, float]) -> float:
-        text, log_likelihood = choice
-        return log_likelihood / max(1, len(text.strip())) if metric == "acc_norm" else log_likelihood
-
-    return max(choices, key=value)[0].strip()
+        return texts[0] if score == 1 else "another continuation"
+    values = [log_likelihood for _, log_likelihood in choices]
+    if metric == "acc_norm":  # per character
+        values = [value / max(1, len(text)) for value, text in zip(values, texts, strict=True)]
+    return texts[values.index(max(values))]
 
 
 def _line(answer: ScoredAnswer, rule: str) -> dict[str, Any]:
@@ -151,7 +150,7 @@ def _line(answer: ScoredAnswer, rule: str) -> dict[str, Any]:
     if answer.log_likelihoods:
         line["log_likelihoods"] = list(answer.log_likelihoods)
     if answer.text is None:
-        del line["error"]  # that there is no text; multiple choice has a score without one
+        del line["error"]  # multiple choice has a score without a text
         if error:
             line["error"] = error
     return line
@@ -159,11 +158,10 @@ def _line(answer: ScoredAnswer, rule: str) -> dict[str, Any]:
 
 def _item(record: Mapping[str, Any], choices: Sequence[str], where: str, prefix: str) -> Item:
     target = str(record["target"])
-    # GSM8K's target is a worked solution, with the answer after its last mark.
-    answer = target.rpartition("####")[2]
-    # Of several choices the target is the number of the right one.
-    if len(choices) > 1 and target.isdecimal() and int(target) < len(choices):
+    if len(choices) > 1 and target.isdecimal() and int(target) < len(choices):  # the number of the right choice
         answer = choices[int(target)]
+    else:  # GSM8K's target is a worked solution, with the answer after its last mark
+        answer = target.rpartition("####")[2]
     prompt = record["arguments"][0][0]
     if not answer.strip():
         raise RequestError(f"{where}: the target is empty", "a document with an expected answer")
@@ -177,11 +175,12 @@ def _item(record: Mapping[str, Any], choices: Sequence[str], where: str, prefix:
 
 def _completion(record: Mapping[str, Any]) -> str | None:
     """The first generated text, or None if the task compared log likelihoods."""
-    responses = record["resps"]
-    # A list with, for every request, a list of its repetitions.
-    while isinstance(responses, list) and responses:
-        responses = responses[0]
     # Next to the prompt a request to write has its settings, and one to compare has the continuation.
     request = record["arguments"][0]
-    is_written = len(request) > 1 and isinstance(request[1], dict)
-    return responses if is_written and isinstance(responses, str) else None
+    if len(request) < 2 or not isinstance(request[1], dict):
+        return None
+    # For each request a list of its repetitions: [["The answer is 4."]].
+    first = record["resps"]
+    while isinstance(first, list) and first:
+        first = first[0]
+    return first if isinstance(first, str) else None

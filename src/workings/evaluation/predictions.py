@@ -33,8 +33,7 @@ MEASURES = ("format_ok", "truncated", "completion_tokens", "reasoning_chars", "s
 NAMES = ("expect a name or phrase: the scorer `answer` looks for it in the marked answer or the final sentences, as "
          "`contains` does, because a sentence says it among other words")
 """How items with names as answers are scored; part of the summary."""
-_RATES = ("format_ok", "truncated", "empty", "step_validity")
-_LENGTHS = ("completion_tokens", "reasoning_chars")
+_BEHAVIOUR = ("format_ok", "truncated", "empty", "step_validity", "completion_tokens", "reasoning_chars")
 _SHOWN_IDS = 20
 
 
@@ -149,7 +148,7 @@ def item_result(samples: list[dict[str, Any]], aggregate: str) -> ItemResult:
 
 
 def form_free_accuracy(path: Path) -> float:
-    """Accuracy whatever form the answers have: an item is right if any of its samples is.
+    """Accuracy that ignores the form of the answers: an item is right if any of its samples is.
 
     A sample is right by its score, by the scorer `answer`, or if it has no answer and contains the expected one.
     """
@@ -192,7 +191,7 @@ def summarize(predictions: Iterable[list[dict[str, Any]]], aggregate: str, probl
     return scorecard, {
         "schema": "eval_summary/1", **({"names": {"items": names, "why": NAMES}} if names else {}),
         "scorecard": scorecard.to_json(),
-        "behaviour": {name: _behaviour(name, results) for name in (*_RATES, *_LENGTHS)},
+        "behaviour": {name: _behaviour(name, results) for name in _BEHAVIOUR},
         "rules": dict(sorted(rules.items())),
         "errors": {kind: {"count": len(ids), "first": ids[:_SHOWN_IDS]} for kind, ids in sorted(errors.items())},
         "problems": problems}

@@ -16,6 +16,7 @@ from workings.evaluation.unit import EvaluationWriter, refuse_existing
 from workings.record.digest import bytes_digest, file_digest
 from workings.record.number_text import percent
 from workings.record.progress import slow_operation
+from workings.scoring.form import STEPS_VERSION
 from workings.scoring.items import Item, items_digest
 from workings.scoring.judge import Judgement
 from workings.scoring.judge_endpoint import recorded_scorer, scoring_by
@@ -135,13 +136,13 @@ def score_and_seal(work: GenerationJob, out: Path, *, kind: str = "eval",
           scoring_by(work.settings) as process,  # first: a scorer that cannot be loaded leaves no files
           EvaluationWriter(out, work.config) as unit):
         done = unit.finished_chunks(list(map(len, work.chunks)), work.samples)
-        items, tokens = sum(map(len, work.chunks[:done])), 0
+        answered, tokens = sum(map(len, work.chunks[:done])), 0
         for chunk, lines in zip(work.chunks[done:], _pipeline(work, done, process), strict=True):
             unit.append(lines)
-            items += len(chunk)
+            answered += len(chunk)
             tokens += sum(line["completion_tokens"] for line in lines if type(line.get("completion_tokens")) is int)
             tokens_text = f", {tokens:,} tokens" if tokens else ""
-            report_progress.reaches(items, total, f"items ({percent(items / total, 0)}){tokens_text}")
+            report_progress.reaches(answered, total, f"items ({percent(answered / total, 0)}){tokens_text}")
         # From the file, which also has the chunks of an earlier attempt.
         scorecard, summary = summarize(unit.recorded_samples(), work.settings.aggregate, work.problems)
         finish(unit.partial)
@@ -157,7 +158,7 @@ def _pipeline(work: GenerationJob, done: int, scoring: ScoringProcess) -> Iterat
         return [prediction_line(answered, Judgement() if answered.problem else next(judgements), work.settings.form)
                 for answered in answers]
 
-    waiting: Future[list[dict[str, Any]]] | None = None
+    earlier: Future[list[dict[str, Any]]] | None = None
     # A single thread, because it only waits for the scoring process, which takes one chunk at a time.
     with ThreadPoolExecutor(1) as pool:
         try:
@@ -165,11 +166,11 @@ def _pipeline(work: GenerationJob, done: int, scoring: ScoringProcess) -> Iterat
                 try:
                     answers = [sanitised(answered, work.settings) for answered in work.answer(chunk)]
                 finally:
-                    if waiting is not None:  # also after an error, which must not lose the chunk before
-                        yield waiting.result()
-                waiting = pool.submit(score, answers)
-            if waiting is not None:
-                yield waiting.result()
+                    if earlier is not None:  # also after an error, which must not lose the chunk before
+                        yield earlier.result()
+                earlier = pool.submit(score, answers)
+            if earlier is not None:
+                yield earlier.result()
         except BaseException:
             scoring.cancel()  # leaving the pool waits for its thread
             raise
@@ -182,10 +183,10 @@ def unit_config(items: Sequence[Item], settings: EvaluationSettings, *, source: 
         raise RequestError("there are no items", "at least one item")
     return {
         "schema": "eval_config/1", "items": {"count": len(items), "digest": items_digest(items)},
-        "scorer": recorded_scorer(settings.scorer), "extraction": settings.extraction(), "steps": settings.steps(),
-        "form": settings.form, "aggregate": settings.aggregate, "limits": settings.limits(), "source": source,
-        "made_from": made_from if made_from is not None else {"absent": "not made from a sealed run"},
-        "software": {"workings": version("workings")}}
+        "scorer": recorded_scorer(settings.scorer), "extraction": settings.extraction(),
+        "steps": {"version": STEPS_VERSION}, "form": settings.form, "aggregate": settings.aggregate,
+        "limits": settings.limits(), "source": source, "software": {"workings": version("workings")},
+        "made_from": made_from if made_from is not None else {"absent": "not made from a sealed run"}}
 
 
 def _check_samples(aggregate: str, samples: int) -> None:
@@ -197,8 +198,8 @@ def _check_samples(aggregate: str, samples: int) -> None:
 def generate_batch(session: "ModelSession", items: Sequence[Item],
                    settings: EvaluationSettings) -> list[UnscoredCompletion]:
     """Completions of some items, all samples of an item together; their texts include control tokens."""
-    seeds = [sample_seed(settings.seed, item.id, sample) if settings.temperature else -1
-             for item in items for sample in range(settings.samples)]
+    asked = [(item, sample) for item in items for sample in range(settings.samples)]
+    seeds = [sample_seed(settings.seed, item.id, sample) if settings.temperature else -1 for item, sample in asked]
     prompt_of_item = [session.template.prompt_ids(item.prompt, item.history) for item in items]
     prompts = [prompt for prompt in prompt_of_item for _ in range(settings.samples)]
     completions: list[Completion] = []
@@ -210,10 +211,10 @@ def generate_batch(session: "ModelSession", items: Sequence[Item],
     texts = [tokenizer.decode(completion.tokens) for completion in completions]
     # Texts are tokenized again, because words may spell a control token.
     control = [session.template.forges_turns(ids) for ids in tokenizer.encode_batch(texts)]
-    return [UnscoredCompletion(item=items[index // settings.samples], sample=index % settings.samples,
-                               text=texts[index], finish_reason=completion.finish_reason,
-                               tokens=len(completion.tokens), seed=seeds[index], control_tokens=control[index])
-            for index, completion in enumerate(completions)]
+    return [UnscoredCompletion(item=item, sample=sample, text=text, finish_reason=completion.finish_reason,
+                               tokens=len(completion.tokens), seed=seed, control_tokens=has_control_tokens)
+            for (item, sample), seed, completion, text, has_control_tokens in zip(
+                asked, seeds, completions, texts, control, strict=True)]
 
 
 def complete(session: "ModelSession", prompts: Sequence[Sequence[int]], seeds: Sequence[int], *, temperature: float,

@@ -170,5 +170,5 @@ def too_few_clusters(groups: int) -> str:
 
 
 def cluster_names(clusters: Iterable[str]) -> list[str]:
-    """The cluster of each item; an item without one is a cluster of its own."""
+    """The cluster of each item; an item without one gets a cluster for itself."""
     return [f"c:{name}" if name else f"i:{index}" for index, name in enumerate(clusters)]

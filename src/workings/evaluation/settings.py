@@ -65,9 +65,9 @@ def aggregate_score(samples: list[dict[str, Any]], how: str) -> float:
 
 
 def is_aggregate(how: str, samples: int) -> bool:
-    """Whether ``how`` is an `EvaluationSettings.aggregate` for which an item with so many samples is enough."""
-    k = how.removeprefix("pass@")
-    return how in ("mean", "majority", "pass") or (how != k and k.isdecimal() and 1 <= int(k) <= samples)
+    """Whether ``how`` is an `EvaluationSettings.aggregate`, and an item has enough samples for it."""
+    k = how.removeprefix("pass@") if how.startswith("pass@") else ""
+    return how in ("mean", "majority", "pass") or (k.isdecimal() and 1 <= int(k) <= samples)
 
 
 def majority_index(answers: list[Any]) -> int:

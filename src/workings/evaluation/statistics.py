@@ -16,8 +16,8 @@ from workings.errors import RequestError
 
 CONFIDENCE = 0.95
 """Coverage of every interval in a scorecard or comparison."""
-_FEW_OFF = 20
-"""Values that differ from the nearer of 0 and 1; with fewer `wilson_effective` does not use their spread."""
+_MIN_DIFFERING = 20
+"""With fewer values that differ from the nearer of 0 and 1, `wilson_effective` does not use their spread."""
 MIN_CLUSTERS = 8
 """An interval needs this many clusters; on fewer a t interval covers too little."""
 TOST_CONFIDENCE = 2 * CONFIDENCE - 1
@@ -74,9 +74,9 @@ def wilson_effective(values: Sequence[float]) -> Interval:
     """
     by_spread = t_mean(values)
     n, mean = len(values), by_spread.mean
-    off = sum(value != round(mean) for value in values)
-    spread = by_spread.standard_error ** 2
-    effective = max(n, mean * (1 - mean) / spread) if off >= _FEW_OFF and spread else n
+    differing = sum(value != round(mean) for value in values)
+    variance = by_spread.standard_error ** 2
+    effective = max(n, mean * (1 - mean) / variance) if differing >= _MIN_DIFFERING and variance else n
     return _wilson(mean, effective, t_value(n - 1), "wilson, effective items")
 
 
@@ -137,8 +137,7 @@ def degrees_of_freedom(sizes: np.ndarray) -> float:
     n = float(sizes.sum())
     # The diagonal of M is `sizes`, so trace(M) is n; M_gh * M_hg is weights_g * weights_h.
     weights = sizes ** 2 / (n - sizes)
-    # Sum over all pairs of different clusters.
-    off_diagonal = float(weights.sum()) ** 2 - float((weights ** 2).sum())
+    off_diagonal = float(weights.sum()) ** 2 - float((weights ** 2).sum())  # over pairs of different clusters
     return n * n / (float((sizes ** 2).sum()) + off_diagonal)
 
 
@@ -159,8 +158,8 @@ def tango(newly_right: int, newly_wrong: int, n: int, confidence: float = CONFID
     """
     z = z_value(confidence)
     observed = (newly_right - newly_wrong) / n
-    low = _end(lambda d: score_statistic(newly_right, newly_wrong, n, d) - z, -1.0, observed)
-    high = _end(lambda d: score_statistic(newly_right, newly_wrong, n, d) + z, observed, 1.0)
+    low = _zero_of(lambda d: score_statistic(newly_right, newly_wrong, n, d) - z, -1.0, observed)
+    high = _zero_of(lambda d: score_statistic(newly_right, newly_wrong, n, d) + z, observed, 1.0)
     return Interval(low, high, "tango")
 
 
@@ -193,11 +192,11 @@ def score_statistic(newly_right: int, newly_wrong: int, n: int, difference: floa
     return gap / math.sqrt(variance)
 
 
-def _end(above: Callable[[float], float], low: float, high: float) -> float:
+def _zero_of(falling: Callable[[float], float], low: float, high: float) -> float:
     """The point between two others at which a falling function is zero."""
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        if above(middle) > 0:
+        if falling(middle) > 0:
             low = middle
         else:
             high = middle
@@ -206,12 +205,12 @@ def _end(above: Callable[[float], float], low: float, high: float) -> float:
 
 def welch_mean(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> MeanResult:
     """Welch's t test of mean(b) - mean(a), with at least two values on each side."""
-    shares = [float(np.var(values, ddof=1)) / len(values) for values in (a, b)]
+    variance_a, variance_b = (float(np.var(values, ddof=1)) / len(values) for values in (a, b))  # of each mean
     difference = float(np.mean(b) - np.mean(a))
-    variance = math.fsum(shares)
+    variance = math.fsum((variance_a, variance_b))
     # By Satterthwaite; without variance they would be 0 / 0, and any number will do.
     degrees = 1.0 if variance == 0 else variance ** 2 / math.fsum(
-        share ** 2 / (len(values) - 1) for share, values in zip(shares, (a, b), strict=True))
+        (variance_a ** 2 / (len(a) - 1), variance_b ** 2 / (len(b) - 1)))
     return t_result(difference, math.sqrt(variance), degrees, "welch", confidence)
 
 

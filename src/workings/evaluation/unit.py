@@ -53,12 +53,14 @@ class EvaluationRecord:
     @property
     def warning(self) -> str:
         """Why the completions say little about a model; empty if they do not."""
-        return self.reading[1].warning(self.name)
+        _, counter = self.reading
+        return counter.warning(self.name)
 
     @property
     def answer_counts(self) -> AnswerCounts:
         """Counts of the answers in the completions."""
-        return self.reading[1].counts()
+        _, counter = self.reading
+        return counter.counts()
 
     @cached_property
     def reading(self) -> tuple[list[ItemResult], AnswerCounter]:
@@ -104,7 +106,7 @@ class EvaluationRecord:
             open_plain(self.path / name, MAX_PREDICTIONS_BYTES).close()
             if sums.get(name) != file_digest(self.path / name):
                 raise RecordError(f"{self.path / name} is not the file that was sealed")
-        results = self.reading[0]
+        results, _ = self.reading
         if len({result.id for result in results}) != len(results):
             raise RecordError(f"{self.path / layout.PREDICTIONS} holds an item twice")
         return results
@@ -219,6 +221,7 @@ class EvaluationWriter:
         """Number of complete chunks in the file, given their numbers of items; removes the rest of the file."""
         ends = _item_ends(self._predictions, samples)
         done = kept_items = 0
+        # With chunks of 4, 4 and 2 items and 7 items in the file, 1 chunk is complete; its 4 items are kept.
         for size in chunks:
             if kept_items + size > len(ends):
                 break

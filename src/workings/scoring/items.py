@@ -61,7 +61,7 @@ class Item:
         """The item as one JSON object, without empty optional keys: they would change the digests of old items."""
         optional = {"cluster": self.cluster, "aliases": list(self.aliases), "tolerance": self.tolerance}
         return {**self.extra, "id": self.id, "prompt": self.prompt, "expected_answer": self.expected_answer,
-                **{name: getattr(self, name) for name in _TEXT_FIELDS[:3]},
+                "section": self.section, "category": self.category, "difficulty": self.difficulty,
                 **{name: value for name, value in optional.items() if value}}
 
 
@@ -117,7 +117,7 @@ def items_digest(items: Sequence[Item]) -> str:
 def item_from_json(record: Mapping[str, Any], *, fallback_id: str = "") -> Item:
     """One item from one JSON object. Raises ``ValueError`` with the reason."""
     question_key = "question" if "question" in record else "prompt"
-    # A line with steps is a trace.
+    # A line with steps is a trace and no item.
     if question_key in record and "answer" in record and not {"expected_answer", "steps"} & record.keys():
         record = _from_question(record, question_key, fallback_id)
     for name in ("id", "prompt", "expected_answer"):
@@ -148,7 +148,7 @@ def item_from_json(record: Mapping[str, Any], *, fallback_id: str = "") -> Item:
 
 
 def refuse_unseen_column(record: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` for a line of a user's file with a column that the answer needs and the model is not shown.
+    """Raise ``ValueError`` for a user's line with a column that the answer depends on and the model would not see.
 
     Not for records of other programs, such as a harness, whose prompts are complete.
     """

@@ -51,8 +51,7 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings
 def score_answer(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings, *,
                  truncated: bool) -> tuple[Extraction, float]:
     """The answer in a completion and its score. Raises what the scorer raises."""
-    kind: Kind = "name" if settings.scorer == CONTAINS else answer_kind(
-        item.expected_answer, item.prompt, item.aliases)
+    kind: Kind = "name" if settings.scorer == CONTAINS else answer_kind(item.expected_answer, item.prompt, item.aliases)
     extraction = extract(text, kind, settings.rules, truncated=truncated, question=item.prompt)
     # A library may find that a formula such as `2^{10}` is the expected number.
     if extraction.rule == NO_RULE and kind == "number" and needs_library(settings.scorer):

@@ -39,10 +39,10 @@ class Endpoint:
     model: str
     max_tokens: int
     kept: dict[str, str] = field(default_factory=dict)
-    """Replies by question. A question is asked once, because the model might reply otherwise the second time."""
+    """Question -> reply. A question is asked once, because the model might give another reply the second time."""
 
     def replies(self, questions: Sequence[str]) -> list[str]:
-        """The reply to each question, empty to an empty one. Raises `RequestError` if the endpoint gives none."""
+        """The reply to each question; "" for an empty question. Raises `RequestError` if the endpoint gives none."""
         new = list(dict.fromkeys(question for question in questions if question and question not in self.kept))
         pool = ThreadPoolExecutor(AT_A_TIME)
         try:
@@ -98,7 +98,7 @@ def judge_replies(endpoint: Endpoint, completions: Sequence[tuple[Item, str]]) -
 class JudgingProcess(ScoringProcess):
     """Scores by a judge; answer, form and steps are found as by the scorer `answer`.
 
-    Raises `RequestError` as `read_judge`; and while it judges, where the endpoint gives no reply.
+    Raises `RequestError` as `read_judge`, and while it judges if the endpoint gives no reply.
     """
 
     def __init__(self, settings: ScoringSettings) -> None:

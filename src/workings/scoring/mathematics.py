@@ -86,27 +86,27 @@ def asked_libraries(given: str, expected: str) -> bool:
     """Whether math-verify calls two texts the same."""
     left, _, right = given.rpartition("=")
     # math-verify compares all sides of a chain of equations, but only the last one is the value.
-    if "=" in left and "=" not in expected and not _RELATION.search(given) and names_a_value(left):
-        given = right
-    if any(len(text) > MAX_CHARACTERS or _TOO_LARGE.search(text) for text in (given, expected)):
+    is_chain = "=" in left and "=" not in expected and not _RELATION.search(given) and names_a_value(left)
+    value = right if is_chain else given
+    if any(len(text) > MAX_CHARACTERS or _TOO_LARGE.search(text) for text in (value, expected)):
         return False
     # Two numbers are compared by our own scorer, with their units and exactly.
-    if parse_number(given) is not None and parse_number(expected) is not None:
+    if parse_number(value) is not None and parse_number(expected) is not None:
         return False
-    given, expected = _latex(given), _latex(expected)
+    given_latex, expected_latex = _latex(value), _latex(expected)
     # math-verify would leave out unknown signs and indices.
-    given_has_index, expected_has_index = ("_" in text.replace("\\log_", "") for text in (given, expected))
-    if not (given.isascii() and expected.isascii()) or given_has_index != expected_has_index:
+    given_has_index, expected_has_index = ("_" in text.replace("\\log_", "") for text in (given_latex, expected_latex))
+    if not (given_latex.isascii() and expected_latex.isascii()) or given_has_index != expected_has_index:
         return False
-    if not _comparable_words(given, expected) or not _comparable_forms(given, expected):
+    if not _comparable_words(given_latex, expected_latex) or not _comparable_forms(given_latex, expected_latex):
         return False
     load()
     from math_verify import parse, verify
 
-    target, answer = (parse(f"${text}$", parsing_timeout=None) for text in (expected, given))
+    target, answer = (parse(f"${text}$", parsing_timeout=None) for text in (expected_latex, given_latex))
     equal = verify(target, answer, timeout_seconds=None)
     # An inequality and its interval are equal, which math-verify finds in one direction only.
-    if not equal and _RELATION.search(given):
+    if not equal and _RELATION.search(given_latex):
         equal = verify(answer, target, timeout_seconds=None)
     return equal and not (target and answer and told_apart(target[0], answer[0]))
 
@@ -192,7 +192,8 @@ DIGITS = 60
 EXACT_ERROR = 1e-40
 FLOAT_ERROR = 1e-9
 _POINTS = ((3, 7), (11, 5))
-"""Top and bottom of the values of the first unknown at which formulas are compared."""
+"""Where formulas are compared: 3/7 for the first unknown, 4/7 for the second one, …; then 11/5, 12/5, …"""
+_ONE_POINT = ((3, 7),)  # without unknowns the value is the same at every point
 
 
 def told_apart(one: Any, other: Any) -> bool:
@@ -227,7 +228,7 @@ def _differ(one: Any, other: Any) -> bool:
         one, other = one.doit(), other.doit()
         limit = FLOAT_ERROR if one.has(Float) or other.has(Float) else EXACT_ERROR
         unknowns = sorted(one.free_symbols | other.free_symbols, key=str)
-        for top, bottom in _POINTS if unknowns else _POINTS[:1]:
+        for top, bottom in _POINTS if unknowns else _ONE_POINT:
             at = {unknown: Rational(top + place, bottom) for place, unknown in enumerate(unknowns)}
             first, second = (value.subs(at).evalf(DIGITS) for value in (one, other))
             if first.is_zero or second.is_zero:

@@ -64,7 +64,7 @@ class JudgeFile:
     agreement: Mapping[str, Any]
     """Measured on labelled items: `items`, `right` (labels), `share`, `ci_low`, `ci_high`, `falsely_right`, …"""
     attacks: Mapping[str, Any]
-    """By attack: `tried`, and `worked`: wrong answers that it got accepted."""
+    """By attack: `tried`, and `worked`: how many wrong answers the judge accepted because of it."""
     digest: str = ""
     """SHA-256 of the file."""
 
@@ -83,7 +83,7 @@ class JudgeFile:
 
 
 def judge_text(config: Mapping[str, Any]) -> str:
-    """How far the judge of an evaluation is to be trusted, for humans; empty without one.
+    """How well the judge of an evaluation agrees with labels, for humans; empty without a judge.
 
     ``config``: contents of its ``eval_config.json``, or a judge's own under the same keys.
     """
@@ -99,8 +99,8 @@ def judge_text(config: Mapping[str, Any]) -> str:
 
 def read_judge(path: Path) -> JudgeFile:
     """A judge's file. Raises `RequestError` if it is missing or the judge did not pass its check."""
-    expected, check = "the file of a checked judge", ("workings reward judge --url URL --model NAME --items "
-                                                      "LABELLED.jsonl --out judge.json")
+    expected = "the file of a checked judge"
+    check = "workings reward judge --url URL --model NAME --items LABELLED.jsonl --out judge.json"
     if not path.is_file():
         raise RequestError(f"judge {path} does not exist", expected, check)
     try:

@@ -24,12 +24,12 @@ REFUSED = {
                      "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"), "no network"),
     **dict.fromkeys(("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty",
                      "pty.spawn", "os.startfile"), "no other programs")}
-"""Audit events that raise ``PermissionError`` -> what a reward function has not."""
+"""Audit event -> the end of the ``PermissionError`` that it raises: "a reward function has no network"."""
 Compute = Callable[[list[CompletionToReward]], object]
 
 
-def _rewards(job: tuple[RewardSettings, Sequence[str]]) -> Callable[[Any], Iterator[Answer]]:
-    """The function that computes rewards, with one answer for each reward. Raises `RequestError`."""
+def _load_rewards(job: tuple[RewardSettings, Sequence[str]]) -> Callable[[Any], Iterator[Answer]]:
+    """Load all rewards, and give the function that computes them, one answer for each. Raises `RequestError`."""
     settings, versions = job
     limit_memory(int(settings.memory_gib * 1024**3))
     sys.addaudithook(refuse)
@@ -100,8 +100,8 @@ def columns(samples: Sequence[CompletionToReward]) -> dict[str, list[Any]]:
     return values | {"completion_ids": [list(sample.tokens) for sample in samples]}
 
 
-def _checked(given: object, samples: Sequence[CompletionToReward]) -> dict[str, Any]:
-    """The values as floats, or the error."""
+def _checked(given: object, samples: Sequence[CompletionToReward]) -> Answer:
+    """The values as floats, or the problem."""
     if not isinstance(given, list):
         return {"problem": f"returned {type(given).__name__}, not a list of {len(samples)} numbers"}
     if len(given) != len(samples):
@@ -114,4 +114,4 @@ def _checked(given: object, samples: Sequence[CompletionToReward]) -> dict[str, 
 
 
 if __name__ == "__main__":
-    serve(_rewards)
+    serve(_load_rewards)

@@ -1,10 +1,10 @@
 """The rewards of a recipe, each a function of a prompt's record and a completion.
 
     answer, exact, math                the score of a scorer
-    form, steps                        as in a scorecard
-    length, overlong                   of the completion's tokens
-    environment                        of the episode
-    judge, and functions of a user     asked for, or run in the process that `RewardProcess` starts
+    form, steps                        whether the form is kept, share of valid equations: as in a scorecard
+    length, overlong                   by the number of tokens
+    environment                        the environment's reward of the whole episode
+    judge, and functions of a user     a model's reply; run in the process that `RewardProcess` starts
 
 A shipped reward is pure, so a verifier can compute it again.
 """
@@ -152,9 +152,10 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
             return sample.episode_reward
     if isinstance(reward, OverlongReward):
         # A truncated completion counts as one at the limit.
-        over = reward.buffer if sample.truncated else len(sample.tokens) - (settings.max_new_tokens - reward.buffer)
-        # 0 up to the start of the buffer, then down to -1 at the limit (DAPO's soft punishment).
-        return max(-1.0, min(0.0, -over / reward.buffer))
+        length = settings.max_new_tokens if sample.truncated else len(sample.tokens)
+        in_buffer = length - (settings.max_new_tokens - reward.buffer)
+        # With a limit of 100 and a buffer of 20: 0 up to 80 tokens, -0.5 at 90, -1 at 100 (DAPO's soft punishment).
+        return max(-1.0, min(0.0, -in_buffer / reward.buffer))
     raise ValueError(f"{reward.scorer} does not come with this project")
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from workings.answers.extract import EXTRACTION_VERSION, check_rules
 from workings.errors import RequestError
-from workings.scoring.form import FORMS, STEPS_VERSION
+from workings.scoring.form import FORMS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +34,6 @@ class ScoringSettings:
     def extraction(self) -> dict[str, Any]:
         """What decides which answer is found."""
         return {"version": EXTRACTION_VERSION, "rules": list(self.rules) or "default"}
-
-    def steps(self) -> dict[str, int]:
-        """Settings that affect the equations of the steps."""
-        return {"version": STEPS_VERSION}
 
     def limits(self) -> dict[str, Any]:
         """Limits beyond which a completion counts as an error."""

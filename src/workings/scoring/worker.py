@@ -28,6 +28,7 @@ MAX_PROBLEM = 500
 """Maximum characters of the description of a problem."""
 
 Answer = dict[str, Any]
+"""A line of JSON: a judgement's fields, the `values` of a reward, or the `problem`."""
 
 
 def ignore_signals() -> None:
@@ -53,8 +54,8 @@ def limit_memory(limit_bytes: int) -> None:
 def serve(prepare: Callable[[Any], Callable[[Any], Iterator[Answer]]]) -> None:
     """Serve requests until standard input ends.
 
-    ``prepare`` gets the first thing that the parent sends, and gives the function that answers requests. It may raise
-    `RequestError`.
+    ``prepare`` is called with the settings, the first thing that the parent sends, and returns the function that
+    answers each request. It may raise `RequestError`.
     """
     ignore_signals()
     # A scorer must not read requests from standard input; its output goes to stderr.
@@ -86,8 +87,8 @@ def serve(prepare: Callable[[Any], Callable[[Any], Iterator[Answer]]]) -> None:
             send(answer)
 
 
-def _scores(settings: ScoringSettings) -> Callable[[Any], Iterator[Answer]]:
-    """The function that judges completions. Raises `RequestError`."""
+def _load_scoring(settings: ScoringSettings) -> Callable[[Any], Iterator[Answer]]:
+    """Load the scorer, and give the function that judges completions. Raises `RequestError`."""
     # Before the scorer is loaded, which runs other people's code.
     limit_memory(settings.child_bytes)
     with loading(settings.scorer, "a scorer that can be loaded"):
@@ -127,4 +128,4 @@ def error_text(error: BaseException, limit: str = "") -> str:
 
 
 if __name__ == "__main__":
-    serve(_scores)
+    serve(_load_scoring)

@@ -75,7 +75,7 @@ class Child:
         line = self._line(seconds)
         try:
             return dict(json.loads(line))
-        except (ValueError, TypeError, RecursionError):
+        except (ValueError, TypeError, RecursionError):  # an empty line, or one that other code has written
             self.kill()
         if line:
             raise NoAnswer("it wrote where its answers go")
@@ -110,15 +110,15 @@ class Worker:
 
     Args:
         job: what the process is for.
-        what: the setting that names what the process loads, for errors.
-        named: the value of that setting.
+        setting: the setting that names what the process loads, such as `scorer`; for errors.
+        value: the value of that setting, such as `mine.py:score`.
     """
 
     module: ClassVar[str] = "workings.scoring.worker"
     """The module that the process runs (``python -m``)."""
 
-    def __init__(self, job: Any, what: str, named: str) -> None:
-        self._job, self._what, self._named = job, what, named
+    def __init__(self, job: Any, setting: str, value: str) -> None:
+        self._job, self._setting, self._value = job, setting, value
         self.child: Child | None = None
         self._cancelled, self._ended_seconds = False, 0.0
 
@@ -151,12 +151,12 @@ class Worker:
         try:
             ready = child.answer(START_SECONDS)
         except NoAnswer:
-            ready = {"problem": f"{self._named} did not load", "expected": "a file that loads (an error is above, or "
+            ready = {"problem": f"{self._value} did not load", "expected": "a file that loads (an error is above, or "
                      "loading did not end)"}
         if "problem" in ready:
             self._stop()
-            run_the_file = f"python {self._named.rpartition(':')[0]}" if ".py:" in self._named else ""
-            raise RequestError(f"{self._what}: {ready['problem']}", ready["expected"], ready.get("try") or run_the_file)
+            run_file = f"python {self._value.rpartition(':')[0]}" if ".py:" in self._value else ""
+            raise RequestError(f"{self._setting}: {ready['problem']}", ready["expected"], ready.get("try") or run_file)
         return child
 
     def _answers(self, request: Any, seconds: Iterable[float]) -> Iterator[dict[str, Any]]:
@@ -212,7 +212,7 @@ def processor_seconds(process_id: int) -> float | None:
     """Processor seconds of a process and all its threads so far (proc(5)); None if unknown."""
     try:
         fields = Path(f"/proc/{process_id}/stat").read_text("ascii", errors="replace").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # utime and stime, in clock ticks
     except (OSError, AttributeError):  # ended, or no /proc (macOS), or no sysconf (Windows)
         return None
 

@@ -78,9 +78,9 @@ class Answerer:
         seeds = [sample_seed(seed, "request", index) for index in range(len(asked))]
         session, engine = self._session, self._session.engine
         # Not with a stop text, which could take back a piece.
-        is_simple = len(asked) == 1 and request.temperature == 0 and not request.stop and not request.echo
+        can_stream = len(asked) == 1 and request.temperature == 0 and not request.stop and not request.echo
         with self._lock:
-            if tell and is_simple and isinstance(engine, StreamingEngine):
+            if tell and can_stream and isinstance(engine, StreamingEngine):
                 pieces = Pieces(session.tokenizer, tell)
                 completions: Sequence[Completion] = [engine.stream(
                     session.state, asked[0], max_new_tokens=request.longest, stop_ids=session.template.stop_ids,
@@ -95,11 +95,11 @@ class Answerer:
     def _answer(self, prompt: list[int], completion: Completion, request: ChatRequest | TextRequest) -> Answer:
         tokens, decode = list(completion.tokens), self._session.tokenizer.decode
         text, reason = decode(tokens), str(completion.finish_reason)
-        ends = [text.find(stop) for stop in request.stop if stop and stop in text]
-        if ends:
-            text, reason = text[:min(ends)], "stop"
-            count = next(count for count in range(len(tokens) + 1) if decode(tokens[:count]).startswith(text))
-            tokens = tokens[:count]
+        stops_at = [text.find(stop) for stop in request.stop if stop and stop in text]
+        if stops_at:
+            text, reason = text[:min(stops_at)], "stop"
+            fewest = next(count for count in range(len(tokens) + 1) if decode(tokens[:count]).startswith(text))
+            tokens = tokens[:fewest]
         if request.echo:
             return self._echo(prompt, tokens, text, reason, request)
         log_probs: tuple[float, ...] = ()

@@ -28,13 +28,13 @@ def make_app(session: ModelSession, name: str, *, token: str) -> FastAPI:
     answerer, created = Answerer(session), int(time.time())
 
     @app.middleware("http")
-    async def only_with_the_token(request: Request, answer: Any) -> Response:
+    async def only_with_the_token(request: Request, call_next: Any) -> Response:
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        # Another host: a web site whose name was pointed at this machine.
+        # Another host is that of a web site whose name was pointed at this machine.
         is_here = request.url.hostname in (HOST, "localhost")
         if not is_here or not hmac.compare_digest(given.encode(), token.encode()):
             return problem(401, "the token that `workings serve` printed is missing: send it as the API key")
-        return await answer(request)
+        return await call_next(request)
 
     @app.exception_handler(RequestValidationError)
     def not_understood(_: Request, error: RequestValidationError) -> JSONResponse:
@@ -109,7 +109,7 @@ def log_probs(answerer: Answerer, request: ChatRequest | TextRequest, answer: An
             continue
         values = {text: value}
         if answer.likeliest:
-            best, best_value = answer.likeliest[index - 1]
+            best, best_value = answer.likeliest[index - 1]  # it begins with the second token
             if best != answer.tokens[index]:
                 values[answerer.token_texts([best])[0]] = best_value
         top.append(values)
@@ -129,15 +129,15 @@ def events(answerer: Answerer, request: ChatRequest | TextRequest, head: dict[st
     chat = isinstance(request, ChatRequest)
     head = head | {"object": "chat.completion.chunk" if chat else "text_completion"}
     pieces: SimpleQueue[str | None] = SimpleQueue()
-    found: list[list[Answer] | WorkingsError] = []
+    results: list[list[Answer] | WorkingsError] = []
 
     def work() -> None:
         try:
-            found.append(answerer.answers(request, pieces.put))
+            results.append(answerer.answers(request, pieces.put))
         except WorkingsError as error:
-            found.append(error)
+            results.append(error)
         finally:
-            pieces.put(None)
+            pieces.put(None)  # there are no more
 
     def chunk(index: int, text: str | None, reason: str | None = None, values: Any = None) -> str:
         content: dict[str, Any] = {"text": text or ""}
@@ -146,18 +146,18 @@ def events(answerer: Answerer, request: ChatRequest | TextRequest, head: dict[st
         return event(head | {"choices": [{"index": index, **content, "finish_reason": reason, "logprobs": values}]})
 
     threading.Thread(target=work, daemon=True).start()
-    told = False
+    is_streamed = False
     while (piece := pieces.get()) is not None:
-        told = True
+        is_streamed = True
         yield chunk(0, piece)
-    result = found[0] if found else RequestError("the model failed", "an answer", "see the server's output")
+    result = results[0] if results else RequestError("the model failed", "an answer", "see the server's output")
     if isinstance(result, WorkingsError):
         yield event({"error": {"message": str(result), "type": "invalid_request_error"}})
     else:
         for index, answer in enumerate(result):
             values = log_probs(answerer, request, answer)
-            if not told or values:
-                yield chunk(index, "" if told else answer.text, values=values)
+            if not is_streamed or values:
+                yield chunk(index, "" if is_streamed else answer.text, values=values)
             yield chunk(index, None, answer.finish_reason)
         if request.stream_options and request.stream_options.get("include_usage"):
             yield event(head | {"choices": [], "usage": usage(result, request)})

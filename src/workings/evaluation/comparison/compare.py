@@ -136,8 +136,7 @@ def compare(a: str | Path, b: str | Path, *, equivalent_within: float | None = N
     return compare_records(*find_pair(Path(a), Path(b)), equivalent_within=equivalent_within)
 
 
-def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
-                    equivalent_within: float | None = None) -> Comparison:
+def compare_records(a: EvaluationRecord, b: EvaluationRecord, *, equivalent_within: float | None = None) -> Comparison:
     """Compare two evaluation units; see `compare`."""
     # Runs in two folders may have the same name.
     name_a, name_b = (a.name, b.name) if a.name != b.name else (f"{a.name} (A)", f"{b.name} (B)")
@@ -150,39 +149,38 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
     pairs = [*zip(results_a, results_b, strict=True)]
     measured_a = measured_side(name_a, a.answer_counts, results_a)
     measured_b = measured_side(name_b, b.answer_counts, results_b)
-    values = measured_a.scores, measured_b.scores, measured_a.clusters
-    difference = paired.paired_values(*values)
-    equivalence = None if equivalent_within is None else paired.values_equivalence(*values, equivalent_within)
-    verdict = difference.verdict
-    # A significant difference stays `better` or `worse` even within the margin.
-    if verdict == "inconclusive" and isinstance(equivalence, Equivalence) and equivalence.shown:
-        verdict = "equivalent"
-    side_a = ComparedSide(name=name_a, path=str(a.path), cell=cell(results_a), counts=a.answer_counts)
-    side_b = ComparedSide(name=name_b, path=str(b.path), cell=cell(results_b), counts=b.answer_counts)
+    scores_a, scores_b, clusters = measured_a.scores, measured_b.scores, measured_a.clusters
+    difference = paired.paired_values(scores_a, scores_b, clusters)
+    equivalence = None
+    if equivalent_within is not None:
+        equivalence = paired.values_equivalence(scores_a, scores_b, clusters, equivalent_within)
+    verdict = _verdict(difference, equivalence)
     refused, remarks = noise_of(measured_a, measured_b, verdict)
     warnings = [*filter(None, (a.warning, b.warning)), *remarks]
-    notes = unknown
-    judge = judge_text(a.config)  # comparable evaluations have the same judge
-    if judge:
-        notes.append(judge)
-    version_remark = paired.steps_versions((a.config, b.config))
-    if version_remark:
-        notes.append(f"{version_remark}, so their step validity is not comparable")
-    notes += _notes(side_a, side_b, difference, equivalence)
+    side_a = ComparedSide(name=name_a, path=str(a.path), cell=cell(results_a), counts=a.answer_counts)
+    side_b = ComparedSide(name=name_b, path=str(b.path), cell=cell(results_b), counts=b.answer_counts)
+    finding = _finding(side_a, side_b, difference, "refused" if refused else verdict, equivalence)
     sections: dict[str, list[tuple[ItemResult, ItemResult]]] = {}
-    for pair in sorted(pairs, key=lambda pair: pair[0].section):
-        sections.setdefault(pair[0].section, []).append(pair)
+    for in_a, in_b in sorted(pairs, key=lambda pair: pair[0].section):
+        sections.setdefault(in_a.section, []).append((in_a, in_b))
     flips = [_flips("overall", pairs)]
     if len(sections) > 1:
         flips += [_flips(section, group) for section, group in sections.items()]
-    finding = _finding(side_a, side_b, difference, "refused" if refused else verdict, equivalence)
     return Comparison(
         verdict="inconclusive" if refused else verdict, warnings=warnings, refused=refused, finding=finding,
-        sentence=" ".join([finding, *warnings]), equal=equal, name_a=name_a, name_b=name_b, notes=notes,
+        sentence=" ".join([finding, *warnings]), equal=equal, name_a=name_a, name_b=name_b,
+        notes=[*unknown, *_notes((a.config, b.config), side_a, side_b, difference, equivalence)],
         a=side_a, b=side_b, difference=difference, equivalence=equivalence, sections=_sections(sections), flips=flips,
-        newly_right=[x.id for x, y in pairs if x.score < y.score],
-        newly_wrong=[x.id for x, y in pairs if x.score > y.score],
-        pass_at_k=pass_table(a, b, [(x.id, x.cluster) for x, _ in pairs]))
+        newly_right=[in_a.id for in_a, in_b in pairs if in_a.score < in_b.score],
+        newly_wrong=[in_a.id for in_a, in_b in pairs if in_a.score > in_b.score],
+        pass_at_k=pass_table(a, b, [(result.id, result.cluster) for result in results_a]))
+
+
+def _verdict(difference: PairedDifference, equivalence: Equivalence | str | None) -> str:
+    """A significant difference stays `better` or `worse` even within the margin of equivalence."""
+    if difference.verdict == "inconclusive" and isinstance(equivalence, Equivalence) and equivalence.shown:
+        return "equivalent"
+    return difference.verdict
 
 
 def _finding(a: ComparedSide, b: ComparedSide, difference: PairedDifference, verdict: str,
@@ -226,22 +224,27 @@ def _sections(groups: Mapping[str, Pairs]) -> list[SectionDelta]:
     differences = [paired.paired_difference(group) for group in groups.values()]
     # One of twenty equal sections shows a difference by chance.
     adjusted = holm([difference.p_value for difference in differences])
-    return [SectionDelta(name=name, a=cell([x for x, _ in group]), b=cell([y for _, y in group]),
+    return [SectionDelta(name=name, a=cell([in_a for in_a, _ in group]), b=cell([in_b for _, in_b in group]),
                          difference=difference, p_adjusted=p)
             for (name, group), difference, p in zip(groups.items(), differences, adjusted, strict=True)]
 
 
 def _flips(section: str, pairs: Pairs) -> Flips:
-    changes = [(a.score == 1.0, b.score == 1.0) for a, b in pairs]
+    changes = [(in_a.score == 1.0, in_b.score == 1.0) for in_a, in_b in pairs]
     return Flips(section=section, both_right=changes.count((True, True)), both_wrong=changes.count((False, False)),
                  wrong_to_right=changes.count((False, True)), right_to_wrong=changes.count((True, False)),
                  items=len(changes))
 
 
-def _notes(a: ComparedSide, b: ComparedSide, difference: PairedDifference,
-           equivalence: Equivalence | str | None) -> list[str]:
-    notes = [f"{side.cell.errors} items of {side.name} could not be scored and count as 0"
-             for side in (a, b) if side.cell.errors]
+def _notes(configs: tuple[dict[str, Any], dict[str, Any]], a: ComparedSide, b: ComparedSide,
+           difference: PairedDifference, equivalence: Equivalence | str | None) -> list[str]:
+    judge = judge_text(configs[0])  # comparable evaluations have the same judge
+    notes = [judge] if judge else []
+    versions = paired.steps_versions(configs)
+    if versions:
+        notes.append(f"{versions}, so their step validity is not comparable")
+    notes += [f"{side.cell.errors} items of {side.name} could not be scored and count as 0"
+              for side in (a, b) if side.cell.errors]
     if isinstance(difference.interval, str):
         notes.append(f"no interval: {difference.interval}")
     if isinstance(equivalence, str):

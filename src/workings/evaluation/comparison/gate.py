@@ -7,7 +7,7 @@ It holds the results of one evaluation, without prompts and completions; the eva
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from workings.errors import RecordError, RequestError
 from workings.evaluation.answer_counts import AnswerCounts
@@ -36,31 +36,29 @@ def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> dict[str
     units = find_results(run)
     # The evaluation that has a baseline; without any, reading that of the last one raises the error.
     record = next((unit for unit in units if baseline_path(folder, baseline, unit.items_digest).is_file()), units[-1])
-    config, results, counts = read_baseline(folder, baseline, record.items_digest)
-    different, notes, _ = compare_configs(config, record.config)
-    if different:
-        raise RequestError(f"{run} does not match baseline {baseline}: {'; '.join(different)}",
-                           "the same way of evaluating",
-                           f"workings compare {run} --save {folder / baseline}")
-    before = measured_side(baseline, counts, results)
-    after = measured_side(record.name, record.answer_counts, record.results_of([result.id for result in results]))
+    saved = read_baseline(folder, baseline, record.items_digest)
+    settings = compare_configs(saved.config, record.config)
+    if settings.different:
+        raise RequestError(f"{run} does not match baseline {baseline}: {'; '.join(settings.different)}",
+                           "the same way of evaluating", f"workings compare {run} --save {folder / baseline}")
+    before = measured_side(baseline, saved.counts, saved.results)
+    after = measured_side(record.name, record.answer_counts, record.results_of([result.id for result in saved.results]))
     paired = paired_values(before.scores, after.scores, before.clusters)
-    verdict = _decide(paired.interval, max_drop)
-    needed = _needed(paired, max_drop) if verdict == "inconclusive" else None
+    decision = _decide(paired.interval, max_drop)
+    needed = _needed(paired, max_drop) if decision == "inconclusive" else None
     reasons: list[str] = []
-    if verdict == "pass":
+    if decision == "pass":
         generous = paired_values(before.generous, after.scores, before.clusters)
         reasons = reasons_against(after, before, holds=_decide(generous.interval, max_drop) == "pass")
-    elif verdict == "fail":
+    elif decision == "fail":
         generous = paired_values(before.scores, after.generous, before.clusters)
         reasons = reasons_against(before, after, holds=_decide(generous.interval, max_drop) == "fail")
-    if reasons:
-        verdict = "inconclusive"
+    verdict = "inconclusive" if reasons else decision
     sentence = " ".join(filter(None, [_sentence(paired, verdict, max_drop, needed, record.name, baseline),
                                       record.warning, *reasons]))
     values: dict[str, Any] = {
         "verdict": verdict, "max_drop": max_drop, "change": paired.delta, "items": paired.n, "baseline": baseline,
-        "run": record.name, "sentence": sentence, "notes": notes, **bounds(paired.interval, "change_ci")}
+        "run": record.name, "sentence": sentence, "notes": settings.unknown, **bounds(paired.interval, "change_ci")}
     if isinstance(paired.interval, Interval):
         values["method"] = paired.interval.method
     if needed is not None:
@@ -70,14 +68,14 @@ def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> dict[str
 
 def _sentence(paired: PairedDifference, verdict: str, max_drop: float, needed: int | None, run: str, baseline: str
               ) -> str:
-    interval = f"no interval: {paired.interval}"
+    interval_text = f"no interval: {paired.interval}"
     if isinstance(paired.interval, Interval):
-        interval = f"95 % interval {paired.interval.low:+.4f} to {paired.interval.high:+.4f}"
+        interval_text = f"95 % interval {paired.interval.low:+.4f} to {paired.interval.high:+.4f}"
     needed_text = f"; about {needed} items would settle it" if needed else ""
     reason = {"pass": f"a drop of more than {max_drop:g} is ruled out", "fail": f"it dropped by more than {max_drop:g}",
               "inconclusive": f"a drop of more than {max_drop:g} is neither shown nor ruled out"}[verdict]
     return (f"{verdict}: accuracy of {run} changed by {paired.delta:+.4f} against baseline {baseline} on {paired.n} "
-            f"items ({interval}); {reason}{needed_text}.")
+            f"items ({interval_text}); {reason}{needed_text}.")
 
 
 def _decide(interval: Interval | str, max_drop: float) -> str:
@@ -118,8 +116,16 @@ def set_baseline(folder: Path, name: str, record: EvaluationRecord) -> Path:
     return path
 
 
-def read_baseline(folder: Path, name: str, items_digest: str) -> tuple[dict[str, Any], list[ItemResult], AnswerCounts]:
-    """A baseline's configuration, results and counts. Raises `RequestError` without one, `RecordError` if damaged."""
+class Baseline(NamedTuple):
+    """What a baseline holds of an evaluation; ``config`` has the sections of `_CONFIG`."""
+
+    config: dict[str, Any]
+    results: list[ItemResult]
+    counts: AnswerCounts
+
+
+def read_baseline(folder: Path, name: str, items_digest: str) -> Baseline:
+    """A saved baseline. Raises `RequestError` if it does not exist, `RecordError` if it is damaged."""
     path = baseline_path(folder, name, items_digest)
     if not path.is_file():
         others = len(list(path.parent.glob("*.json")))
@@ -131,6 +137,6 @@ def read_baseline(folder: Path, name: str, items_digest: str) -> tuple[dict[str,
         raise RecordError(f"{path} is not a baseline that this version reads")
     try:
         results = [ItemResult(**entry | {"score": float(entry["score"])}) for entry in value["results"]]
-        return value["config"], results, AnswerCounts(**value["answers"])
+        return Baseline(value["config"], results, AnswerCounts(**value["answers"]))
     except (KeyError, TypeError) as error:
         raise RecordError(f"{path} is damaged: {error}") from None

@@ -19,25 +19,26 @@ def kept_checkpoint(best: BestCheckpoint, clusters: Sequence[str]) -> dict[str, 
     `interval` is the 95 % interval of its accuracy minus that of the last checkpoint; absent for losses, and if both
     are the same checkpoint. ``clusters`` are those of the items that were answered during training, in their order.
     """
-    kept, last = ([float(mark == RIGHT) for mark in marks] for marks in best.marks)
-    show = percent if best.measure == "accuracy" else "{:.4f}".format
-    text = f"the checkpoint of step {best.step}: its {best.measure} {show(best.value)} is the best of {best.measured}"
-    last_text = f", the last one (step {best.last_step}) has {show(best.last_value)}"
+    best_scores, last_scores = ([float(mark == RIGHT) for mark in marks] for marks in best.marks)
+    best_text = (f"the checkpoint of step {best.step}: its {best.measure} {_value_text(best, best.value)} is the best "
+                 f"of {best.measured}")
+    last_text = f", the last one (step {best.last_step}) has {_value_text(best, best.last_value)}"
     interval: Interval | str
     if best.step == best.last_step:
-        interval = "The best checkpoint is the last one"
-        text += ", and it is the last one"
-    elif not kept or len(kept) != len(last):
-        interval = _NO_INTERVAL
-        text += f"{last_text}. {_NO_INTERVAL}"
+        interval, rest = "The best checkpoint is the last one", ", and it is the last one"
+    elif not best_scores or len(best_scores) != len(last_scores):
+        interval, rest = _NO_INTERVAL, f"{last_text}. {_NO_INTERVAL}"
     else:
-        difference = paired_values(last, kept, clusters[:len(kept)])
-        interval = difference.interval
-        text += last_text + _difference_text(difference)
+        difference = paired_values(last_scores, best_scores, clusters[:len(best_scores)])
+        interval, rest = difference.interval, last_text + _difference_text(difference)
     return {"step": best.step, "measure": best.measure, "value": best.value, "measured": best.measured,
-            "last_step": best.last_step, "last_value": best.last_value, "sentence": text,
+            "last_step": best.last_step, "last_value": best.last_value, "sentence": best_text + rest,
             "interval": {"low": interval.low, "high": interval.high} if isinstance(interval, Interval)
             else absent(interval).model_dump()}
+
+
+def _value_text(best: BestCheckpoint, value: float) -> str:
+    return percent(value) if best.measure == "accuracy" else f"{value:.4f}"
 
 
 def _difference_text(difference: PairedDifference) -> str:

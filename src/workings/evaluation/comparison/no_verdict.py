@@ -16,9 +16,9 @@ from workings.record.number_text import percent
 MOST_WITHOUT_ANSWER = 0.2
 """Above this share of completions without an answer, a verdict must also hold with the generous scores."""
 MOST_APART = 0.1
-"""The same above this difference between the two sides' shares."""
+"""The same holds if the two sides' shares of completions without an answer differ by more than this."""
 MOST_ALIKE = 0.9
-"""Above this share of the same answer, a side ignores the questions."""
+"""A side that gives the same answer to a larger share of the items is taken to ignore the questions."""
 _READ_THEM = ("read some of them (`workings ui`); then score both sides in a way that can read them: `workings eval` "
               "with --scorer contains or --scorer judge, or ask for an answer form in the questions")
 _NOT_FOUND = "no answer was found in"
@@ -32,8 +32,9 @@ class MeasuredSide:
     counts: AnswerCounts
     scores: Sequence[float]
     generous: Sequence[float]
-    """Scores if each completion without an answer were correct that contains the expected one."""
+    """Scores if every completion without an answer counted as correct when it contains the expected answer."""
     no_answer: Sequence[float]
+    """Share of an item's completions without an answer."""
     clusters: Sequence[str]
 
 
@@ -100,9 +101,9 @@ def noise_of(a: MeasuredSide, b: MeasuredSide, verdict: str) -> tuple[bool, list
     # Generous scores of one side say nothing about an equivalence, which has two.
     holds = verdict != "equivalent" and paired_values(behind.generous, ahead.scores, a.clusters).verdict == "better"
     reasons = reasons_against(ahead, behind, holds=holds) if verdict != "inconclusive" else []
-    is_withheld = bool(reasons)
     missing_named = any(_NOT_FOUND in reason for reason in reasons)
-    if not missing_named and paired_values(a.no_answer, b.no_answer, a.clusters).verdict != "inconclusive":
-        reasons.append(f"No answer was found in {percent(b.counts.no_answer)} of the completions of {b.name} and "
-                       f"{percent(a.counts.no_answer)} of {a.name}: part of the difference may be how they write.")
-    return is_withheld, reasons
+    if missing_named or paired_values(a.no_answer, b.no_answer, a.clusters).verdict == "inconclusive":
+        return bool(reasons), reasons
+    return bool(reasons), [
+        *reasons, f"No answer was found in {percent(b.counts.no_answer)} of the completions of {b.name} and "
+        f"{percent(a.counts.no_answer)} of {a.name}: part of the difference may be how they write."]

@@ -6,7 +6,6 @@ They are comparable if items, scorer, extraction, decoding and template are equa
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 from workings.evaluation import statistics
@@ -16,6 +15,7 @@ from workings.record.number_text import p_text
 from workings.record.values import is_absent
 
 Pairs = Sequence[tuple[ItemResult, ItemResult]]
+"""The results of A and B for each item."""
 
 # Section of `eval_config.json`, key in it (none for a section that is a single value), and its name in a message. Seed
 # and batch size may differ: they change answers, but not what is asked.
@@ -45,21 +45,21 @@ class ComparedConfigs(NamedTuple):
 
 def compare_configs(a: dict[str, Any], b: dict[str, Any]) -> ComparedConfigs:
     """Compare the contents of ``eval_config.json`` of two evaluations."""
-    different, unknown, equal = compared = ComparedConfigs([], [], [])
-    for section, key, words in _MUST_AGREE:
+    compared = ComparedConfigs(different=[], unknown=[], equal=[])
+    for section, key, name in _MUST_AGREE:
         value_a, value_b = _value(a, section, key), _value(b, section, key)
         missing = [side for side, value in (("A", value_a), ("B", value_b)) if is_absent(value)]
         if missing:
-            unknown.append(f"{words} is not recorded for {'both' if len(missing) == 2 else missing[0]}")
+            compared.unknown.append(f"{name} is not recorded for {'both' if len(missing) == 2 else missing[0]}")
         elif value_a != value_b:
-            different.append(f"{words} differ: {_setting_text(value_a)} and {_setting_text(value_b)}")
+            compared.different.append(f"{name} differ: {_setting_text(value_a)} and {_setting_text(value_b)}")
         else:
-            equal.append(f"{words}: {_setting_text(value_a)}")
+            compared.equal.append(f"{name}: {_setting_text(value_a)}")
     return compared
 
 
 def steps_versions(configs: Iterable[dict[str, Any]]) -> str:
-    """Why the step validity of evaluations is not comparable; empty if one version of the checker checked all."""
+    """Why the step validity of evaluations is not comparable; empty if one version of the checker was used for all."""
     versions = {str(config.get("steps", {}).get("version", "unknown")) for config in configs}
     if len(versions) == 1:
         return ""
@@ -142,11 +142,6 @@ def paired_values(a: Sequence[float], b: Sequence[float], clusters: Sequence[str
     independent_error = math.sqrt(math.fsum((d - delta) ** 2 for d in differences)) / n
     # Ties count for neither side; the interval accounts for their number.
     right, wrong = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
-
-    def by_score_test(right: int, wrong: int, pairs: int) -> MeanResult:
-        interval = statistics.tango(right, wrong, pairs, confidence)
-        return MeanResult(delta, interval, statistics.score_p(right, wrong), independent_error)
-
     names = cluster_names(clusters)
     groups = len(set(names))
     mcnemar: float | str
@@ -159,18 +154,26 @@ def paired_values(a: Sequence[float], b: Sequence[float], clusters: Sequence[str
         elif any(differences):
             mean = statistics.clustered_t_mean(differences, names, confidence)
         else:  # without spread a t interval has no width
-            mean = by_score_test(0, 0, groups)
+            mean = _score_test(0, 0, groups, independent_error, confidence)
     elif all(value in (0.0, 1.0) for value in (*a, *b)):
-        mcnemar, mean = statistics.mcnemar_exact(right, wrong), by_score_test(right, wrong, n)
+        mcnemar = statistics.mcnemar_exact(right, wrong)
+        mean = _score_test(right, wrong, n, independent_error, confidence)
     elif n == 1:
         mcnemar = mean = "one item"
     else:
         mcnemar = "scores between 0 and 1 are neither correct nor wrong"
         mean = statistics.t_mean(differences, confidence)
-    difference = partial(PairedDifference, n=n, delta=delta, newly_right=right, newly_wrong=wrong, mcnemar=mcnemar)
     if isinstance(mean, str):
-        return difference(interval=mean, p_value=None, standard_error=independent_error)
-    return difference(interval=mean.interval, p_value=mean.p_value, standard_error=mean.standard_error)
+        return PairedDifference(n=n, delta=delta, newly_right=right, newly_wrong=wrong, mcnemar=mcnemar,
+                                interval=mean, p_value=None, standard_error=independent_error)
+    return PairedDifference(n=n, delta=delta, newly_right=right, newly_wrong=wrong, mcnemar=mcnemar,
+                            interval=mean.interval, p_value=mean.p_value, standard_error=mean.standard_error)
+
+
+def _score_test(right: int, wrong: int, n: int, error: float, confidence: float) -> MeanResult:
+    """Tango's interval and the score test of n pairs: ``right`` of them are right in B only, ``wrong`` in A only."""
+    interval = statistics.tango(right, wrong, n, confidence)
+    return MeanResult((right - wrong) / n, interval, statistics.score_p(right, wrong), error)
 
 
 def values_equivalence(a: Sequence[float], b: Sequence[float], clusters: Sequence[str], margin: float

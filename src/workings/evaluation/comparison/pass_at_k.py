@@ -28,11 +28,10 @@ class PassAtK:
     def to_json(self) -> dict[str, Any]:
         """Keys in ``compare --json``; absent bounds are left out."""
         difference = self.difference.to_json()
+        names = ("delta", "delta_ci_low", "delta_ci_high", "method", "p_value")
         a, b = ({"mean": side.mean} | (interval_json(side.interval) if isinstance(side.interval, Interval) else {})
                 for side in (self.a, self.b))
-        return {"k": self.k, "a": a, "b": b,
-                **{key: difference[key] for key in ("delta", "delta_ci_low", "delta_ci_high", "method", "p_value")
-                   if key in difference}}
+        return {"k": self.k, "a": a, "b": b, **{name: difference[name] for name in names if name in difference}}
 
     def row(self) -> tuple[str, ...]:
         """The cells of a table: k, A, B and their difference."""
@@ -42,24 +41,26 @@ class PassAtK:
 
 def pass_table(a: EvaluationRecord, b: EvaluationRecord, order: Sequence[tuple[str, str]]) -> list[PassAtK]:
     """pass@1, 2, 4, …; empty if a side has one sample per item. ``order``: id and cluster of each item."""
-    counts_a, counts_b = _counts(a), _counts(b)
-    if not counts_a or not counts_b:
+    scores_a, scores_b = _sample_scores(a), _sample_scores(b)
+    if not scores_a or not scores_b:
         return []
     # pass@k needs at least k samples of every item.
-    most = min(n for counts in (counts_a, counts_b) for n, _ in counts.values())
+    most = min(map(len, (*scores_a.values(), *scores_b.values())))
     powers_of_two = [1 << power for power in range(most.bit_length())]
     clusters = [cluster for _, cluster in order]
     rows = []
     for k in sorted({*powers_of_two, most}):
-        values_a, values_b = ([pass_at_k(*counts[name], k) for name, _ in order] for counts in (counts_a, counts_b))
-        # If no item differs, zeros on both sides give an interval from the number of items instead of the spread.
-        pair = ([0.0] * len(order), [0.0] * len(order)) if values_a == values_b else (values_a, values_b)
-        rows.append(PassAtK(k=k, a=_rate(values_a, clusters), b=_rate(values_b, clusters),
-                            difference=paired_values(*pair, clusters)))
+        values_a, values_b = ([pass_at_k(len(scores[name]), scores[name].count(1.0), k) for name, _ in order]
+                              for scores in (scores_a, scores_b))
+        if values_a == values_b:  # zeros give an interval from the number of items, because there is no spread
+            difference = paired_values([0.0] * len(order), [0.0] * len(order), clusters)
+        else:
+            difference = paired_values(values_a, values_b, clusters)
+        rows.append(PassAtK(k=k, a=_cell(values_a, clusters), b=_cell(values_b, clusters), difference=difference))
     return rows
 
 
-def _rate(values: Sequence[float], clusters: Sequence[str]) -> Cell:
+def _cell(values: Sequence[float], clusters: Sequence[str]) -> Cell:
     independent = len(set(cluster_names(clusters))) == len(values) > 1
     between = any(value not in (0.0, 1.0) for value in values)
     # Near 0 and 1 a t interval would be far too narrow.
@@ -69,10 +70,10 @@ def _rate(values: Sequence[float], clusters: Sequence[str]) -> Cell:
     return Cell(n=len(values), correct=values.count(1.0), errors=0, mean=sum(values) / len(values), interval=interval)
 
 
-def _counts(record: EvaluationRecord) -> dict[str, tuple[int, int]]:
-    """Samples and correct samples of each item; empty with one sample per item."""
+def _sample_scores(record: EvaluationRecord) -> dict[str, list[float]]:
+    """Item's id -> the scores of its samples; empty with one sample per item."""
     # The summary counts samples by rule: with one per item the predictions need not be read.
     if sum(record.summary["rules"].values()) <= record.summary["scorecard"]["overall"]["n"]:
         return {}
-    return {samples[0]["id"]: (len(samples), sum(sample["score"] == 1.0 for sample in samples))
+    return {samples[0]["id"]: [float(sample["score"]) for sample in samples]
             for samples in read_predictions(record.path / PREDICTIONS)}

@@ -12,7 +12,7 @@ from typing import Any
 from workings.errors import RequestError
 from workings.evaluation.comparison import paired
 from workings.evaluation.comparison.compare import ComparedSide, compare_records
-from workings.evaluation.comparison.no_verdict import MeasuredSide, measured_side, noise_of, pooled
+from workings.evaluation.comparison.no_verdict import measured_side, noise_of, pooled
 from workings.evaluation.comparison.paired import PairedDifference
 from workings.evaluation.scorecard import cell_text
 from workings.evaluation.statistics import CONFIDENCE, Interval, bounds, holm, welch_mean
@@ -39,29 +39,31 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path]) -> dict[str, Any]:
     _refuse_repeated(records_a)
     _refuse_repeated(records_b)
     order = [result.id for result in records_a[0].results()]
-    seeds_a, all_a = _side("A", records_a, order)
-    seeds_b, all_b = _side("B", records_b, order)
-    difference = paired.paired_values(all_a.scores, all_b.scores, all_a.clusters)
-    refused, remarks = noise_of(all_a, all_b, difference.verdict)
+    runs_a = [measured_side("A", record.answer_counts, record.results_of(order)) for record in records_a]
+    runs_b = [measured_side("B", record.answer_counts, record.results_of(order)) for record in records_b]
+    side_a, side_b = pooled("A", runs_a), pooled("B", runs_b)
+    accuracies_a, accuracies_b = ([fmean(run.scores) for run in runs] for runs in (runs_a, runs_b))
+    difference = paired.paired_values(side_a.scores, side_b.scores, side_a.clusters)
+    refused, remarks = noise_of(side_a, side_b, difference.verdict)
     verdict = "inconclusive" if refused else difference.verdict
     fewest = min(len(a), len(b))
     if fewest < MIN_SEEDS:
-        method: Interval | str = f"{fewest} seed{'s' if fewest > 1 else ''} on a side, {MIN_SEEDS} are needed"
-        by_method, claim = "no claim", f"no claim about the method: {method}"
+        over_seeds: Interval | str = f"{fewest} seed{'s' if fewest > 1 else ''} on a side, {MIN_SEEDS} are needed"
+        method_verdict, claim = "no claim", f"no claim about the method: {over_seeds}"
     else:
-        method = welch_mean(seeds_a, seeds_b).interval
-        agrees = (verdict == "better" and method.low > 0) or (verdict == "worse" and method.high < 0)
+        over_seeds = welch_mean(accuracies_a, accuracies_b).interval
+        agrees = (verdict == "better" and over_seeds.low > 0) or (verdict == "worse" and over_seeds.high < 0)
         # Items are many and seeds few: items alone would mistake a lucky seed for a better method.
-        by_method = verdict if agrees else "inconclusive"
-        claim = _CLAIMS[by_method]
+        method_verdict = verdict if agrees else "inconclusive"
+        claim = _CLAIMS[method_verdict]
     sentence = " ".join([
-        f"On the same {difference.n} items {len(seeds_b)} runs of B reach {percent(fmean(seeds_b))} on average and "
-        f"{len(seeds_a)} of A {percent(fmean(seeds_a))}, a difference over items of "
+        f"On the same {difference.n} items {len(runs_b)} runs of B reach {percent(fmean(accuracies_b))} on average and "
+        f"{len(runs_a)} of A {percent(fmean(accuracies_a))}, a difference over items of "
         f"{paired.difference_text(difference, difference.p_value)}; these runs: {verdict}; {claim}.",
         *filter(None, (record.warning for record in (*records_a, *records_b))), *remarks])
-    return {"verdict": verdict, "method_verdict": by_method, "sentence": sentence, "items": difference.n,
-            "a": _side_json(records_a, seeds_a), "b": _side_json(records_b, seeds_b), "notes": notes,
-            **difference.to_json(), **bounds(method, "method_ci")}
+    return {"verdict": verdict, "method_verdict": method_verdict, "sentence": sentence, "items": difference.n,
+            "a": _side_json(records_a, accuracies_a), "b": _side_json(records_b, accuracies_b), "notes": notes,
+            **difference.to_json(), **bounds(over_seeds, "method_ci")}
 
 
 def _side_json(records: Sequence[EvaluationRecord], accuracies: list[float]) -> dict[str, Any]:
@@ -70,21 +72,15 @@ def _side_json(records: Sequence[EvaluationRecord], accuracies: list[float]) -> 
             "accuracies": accuracies} | ({"spread": stdev(accuracies)} if len(accuracies) > 1 else {})
 
 
-def _side(name: str, records: Sequence[EvaluationRecord], order: Sequence[str]) -> tuple[list[float], MeasuredSide]:
-    """Accuracies of the runs of one side, and the runs as one side with its items in this ``order``."""
-    runs = [measured_side(name, record.answer_counts, record.results_of(order)) for record in records]
-    return [fmean(run.scores) for run in runs], pooled(name, runs)
-
-
 def check_comparable(records: Sequence[EvaluationRecord]) -> list[str]:
     """Settings that are not recorded, in words. Raises `RequestError` for an evaluation unlike the first."""
     notes: list[str] = []
     for record in records[1:]:
-        different, unknown, _ = paired.compare_configs(records[0].config, record.config)
-        if different:
-            raise RequestError(f"{records[0].path} does not match {record.path}: {'; '.join(different)}",
+        settings = paired.compare_configs(records[0].config, record.config)
+        if settings.different:
+            raise RequestError(f"{records[0].path} does not match {record.path}: {'; '.join(settings.different)}",
                                "evaluations of the same items with the same scorer, template and decoding")
-        notes += [note for note in unknown if note not in notes]
+        notes += [note for note in settings.unknown if note not in notes]
     return notes
 
 
@@ -94,13 +90,13 @@ def _refuse_repeated(side: Sequence[EvaluationRecord]) -> None:
     for record in side:
         model = record.config["made_from"]
         # Weights that were not trained here have no root digest: use their evaluation's.
-        same: dict[object, str] = {model if isinstance(model, str) else record.root: "the same run"}
+        repetitions: dict[object, str] = {model if isinstance(model, str) else record.root: "the same run"}
         if record.run is not None:
             manifest = RunRecord.open(record.run).manifest
             # The recipe's digest includes its seed, so equal digests with equal data are the same training.
-            same[manifest.config_digest,
-                 *sorted(manifest.data_digests.items())] = f"the same recipe with seed {manifest.seed}"
-        for key, repetition in same.items():
+            training = (manifest.config_digest, *sorted(manifest.data_digests.items()))
+            repetitions[training] = f"the same recipe with seed {manifest.seed}"
+        for key, repetition in repetitions.items():
             if key in record_of_key:
                 raise RequestError(f"{record_of_key[key].path} and {record.path}, on one side, are {repetition}",
                                    "runs of one recipe with different seeds", f"workings train RECIPE seed={len(side)}")
@@ -130,15 +126,16 @@ def rank(paths: Sequence[Path]) -> dict[str, Any]:
     for comparison in comparisons:
         if comparison.a is None or comparison.b is None or comparison.difference is None:
             raise RequestError(comparison.sentence, "evaluations of the same items in the same way")
-        leader = comparison.b
+        leader = comparison.b  # the same run in every comparison
         others.append((comparison.a, comparison.difference))
     adjusted = holm([difference.p_value for _, difference in others])
     is_best = all(comparison.verdict == "better" and p is not None and p < 1 - CONFIDENCE
                   for comparison, p in zip(comparisons, adjusted, strict=True))
-    rows = [leader.to_json(), *(
-        side.to_json() | {"delta": difference.delta, **bounds(difference.interval, "delta_ci")}
-        | ({"p_value_holm": p} if p is not None else {})
-        for (side, difference), p in zip(others, adjusted, strict=True))]
+    rows = [leader.to_json()]
+    for (side, difference), p in zip(others, adjusted, strict=True):
+        rows.append(side.to_json() | {"delta": difference.delta, **bounds(difference.interval, "delta_ci")})
+        if p is not None:
+            rows[-1]["p_value_holm"] = p
     ahead = f"better than each of the other {len(others)} runs"
     text = f"{leader.name} reaches {cell_text(leader.cell)} and is {ahead} (Holm's adjustment)." if is_best else (
         f"{leader.name} reaches the most, {cell_text(leader.cell)}, but is not shown to be {ahead}; no best run is "
