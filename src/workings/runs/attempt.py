@@ -1,4 +1,4 @@
-"""One attempt at a run: from an open run directory through the training loop to the seal."""
+"""One attempt at a run: opens the run directory, runs the training loop, and seals the record."""
 
 import json
 import sys
@@ -46,7 +46,7 @@ from workings.training.stopping import StopRequest
 BEFORE = "held_out_before"
 """Kind of the event with the answers to the held-out items before the first step."""
 TOLD_FROM = 1 << 30
-"""Planned bytes from which on a run says how far above its plan it may come."""
+"""A run with a larger plan, in bytes, says by how much it may exceed the plan."""
 _WATCHED = {*FIELDS.values(), EQUAL}
 """Fields of the metrics lines that may end a run early."""
 
@@ -60,8 +60,8 @@ class _RunRecorder(RunHooks):
     on_step: Callback
     stop: StopRequest
     processes: ProcessGroup
-    lines: list[dict[str, Any]]
-    """Lines of the measured steps and the rollouts so far, those of earlier attempts included."""
+    watched_lines: list[dict[str, Any]]
+    """Metrics lines so far, earlier attempts included, of the steps with a field that may end the run (`_WATCHED`)."""
     saved_at: float = field(default_factory=time.monotonic)
     """When the last checkpoint was written, or the attempt began."""
 
@@ -76,11 +76,11 @@ class _RunRecorder(RunHooks):
         # Only a saved step counts as measured, so that the end is at a checkpoint in every attempt.
         if best is not None and best.ends_the_run:
             return best.reason
-        return nothing_left(self.attempt.setup.recipe.algorithm.model_dump(), self.lines)
+        return nothing_left(self.attempt.setup.recipe.algorithm.model_dump(), self.watched_lines)
 
     def best(self) -> BestCheckpoint | None:
-        """The best checkpoint so far, which is kept from now on; None where the recipe keeps the last one."""
-        best = self.attempt.best(self.lines)
+        """The best checkpoint so far, which is kept from now on; None if the recipe keeps the last one."""
+        best = self.attempt.best(self.watched_lines)
         if best is not None:
             self.attempt.writer.checkpoints.best_step = best.step
         return best
@@ -103,7 +103,7 @@ class _RunRecorder(RunHooks):
 
     def step_done(self, line: dict[str, Any], progress: Progress) -> None:
         if not line.keys().isdisjoint(_WATCHED):
-            self.lines.append(line)
+            self.watched_lines.append(line)
             self.best()
         self.display.show(line, progress)
         if self.on_step(line) is False:
@@ -154,7 +154,7 @@ class Attempt:
                         seconds=facts["training_seconds"])
 
     def take_steps(self, on_step: Callback, stop: StopRequest, processes: ProcessGroup) -> Outcome:
-        """Runs the training loop; ``on_step`` is called for every step, and False asks for a stop."""
+        """Runs the training loop; ``on_step`` is called for every step, and returns False to ask for a stop."""
         setup, writer, progress = self.setup, self.writer, self.progress
         writer.checkpoints.keep_last = setup.recipe.checkpoint.keep_last
         memory = read_json(writer.path(layout.PLAN)), read_json(writer.path(layout.MEASURED))
@@ -162,8 +162,9 @@ class Attempt:
             self._spare_memory(display)
             for line in self._preamble():
                 display.say(line)
+            watched = [line for line in writer.metrics() if not line.keys().isdisjoint(_WATCHED)]
             hooks = _RunRecorder(attempt=self, display=display, on_step=on_step, stop=stop, processes=processes,
-                                 lines=[line for line in writer.metrics() if not line.keys().isdisjoint(_WATCHED)])
+                                 watched_lines=watched)
             hooks.best()
             with (setup.training_data.experience(setup.engine, writer) as experience,
                   self._observer(display.sample) as observer):
@@ -216,7 +217,7 @@ class Attempt:
         return best_checkpoint(recipe.checkpoint.model_dump(), lines, recipe.training.steps)
 
     def _spare_memory(self, display: Display) -> None:
-        """Has freed memory returned at once where a run on a CPU may not fit otherwise. Says how near the plan is."""
+        """Returns freed memory at once if a run on a CPU may not fit otherwise. Says how near the plan it stays."""
         verdict = self.setup.verdict
         if self.setup.device.platform != "cpu" or not keeps_freed_blocks():
             return
@@ -229,8 +230,8 @@ class Attempt:
             display.say("memory     the run may take up to 1.7 times the plan while memory is free, because glibc "
                         "keeps freed blocks")
 
-    def _facts(self) -> Iterator[str]:
-        """A line per subject: device, model, data, memory, the run directory and what is between them."""
+    def _setup_lines(self) -> Iterator[str]:
+        """Lines that begin with a subject: device, model, data, memory, the run directory, and others."""
         setup, recipe, device = self.setup, self.setup.recipe, self.setup.device
         shape, weights, batch, precision = setup.shape, setup.weights, recipe.batch, recipe.precision
         devices = row_devices(device.mesh)
@@ -258,7 +259,7 @@ class Attempt:
     def _preamble(self) -> Iterator[str]:
         """Lines about the training that is about to start, and about its problems."""
         setup = self.setup
-        yield from self._facts()
+        yield from self._setup_lines()
         if trained := setup.trained_items:
             yield (f"leak       {len(trained):,} of {len(setup.data.items):,} held-out items are also in the training "
                    f"data, such as {trained[0]}: they measure nothing, and `workings verify` will report it; try: "
@@ -334,6 +335,6 @@ def rate_text(training: TrainingConfig) -> str:
         return f"{peak:g}, constant{warmup}"
     if training.steps > 1:
         return f"{peak:g} at its peak, {training.schedule} to {last:g} at the last step{warmup}"
-    # The only step is the last one as well.
-    return f"{last:g} at the only step" if last else (
-        "0 at the only step, which changes nothing; try: training.final_share=1")
+    if last:
+        return f"{last:g} at the only step"
+    return "0 at the only step, which changes nothing; try: training.final_share=1"

@@ -1,7 +1,7 @@
 """Resolves `engine: auto` and `precision.compute: auto`; every choice is printed and recorded with its reason.
 
-On this machine's CPU only a measurement tells which engine and number format is the fastest. Therefore an update of a
-long run is measured in each of them before the run begins.
+On this machine's CPU only a measurement tells which engine and number format is the fastest. Therefore, before a long
+run begins, a small update is measured with each of them.
 """
 
 import importlib.util
@@ -30,7 +30,7 @@ CAPABILITIES = {"bf16": 8.0, "fp16": 7.0}
 LEAST_GAIN = 1.15
 """Times that bf16 must be faster than fp32 on a CPU to be worth its rounding."""
 MEASURED_TOKENS = 512
-"""Tokens of a measured update: the ratio of two formats is that of a larger one."""
+"""Tokens of a measured update: enough to compare formats, because a larger update has the same ratio."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class Candidate:
 
 
 def with_choices(loaded: LoadedRecipe, target: Target | None = None) -> LoadedRecipe:
-    """The recipe with a value in place of each `auto`, as overrides with reasons; any other recipe as it is.
+    """The recipe with a value in place of each `auto`, as overrides with reasons; any other recipe unchanged.
 
-    ``target``: the machine that will run it, with every engine on it unless it is this machine's CPU; None: this
-    machine and the recipe's device. Raises `RequestError` if no engine supports the recipe, or none is installed.
+    ``target``: the machine that will run it; None: this machine, on the recipe's device. Raises `RequestError` if no
+    engine supports the recipe, or none that does is installed.
     """
     recipe = loaded.recipe
     if AUTO not in (recipe.engine, recipe.precision.compute):
@@ -60,29 +60,31 @@ def with_choices(loaded: LoadedRecipe, target: Target | None = None) -> LoadedRe
     platform = target.platform if target else _platform_here(recipe)
     formats, why_format = _formats(recipe, platform, target)
     engines = {name: engine for name, engine in planning_engines().items() if recipe.engine in (AUTO, name)}
-    # Assume that another machine has every engine; on this one, check without importing.
-    installed = [name for name, engine in engines.items() if (target and platform != "cpu") or all(
-        map(importlib.util.find_spec, engine.libraries))]
+    # Another machine is assumed to have every engine. On this one, libraries are looked up without importing them.
+    has_every_engine = target is not None and platform != "cpu"
+    installed = [name for name, engine in engines.items()
+                 if has_every_engine or all(map(importlib.util.find_spec, engine.libraries))]
     variants = [_in_format(recipe, compute) for compute in formats]
     requests = [EngineRequest.of(variant, shape, device=platform) for variant in variants]
+    # For each format: the features of the recipe that each engine refuses.
     refused = [{name: [refusal.feature for refusal in engine.refusals(request)] for name, engine in engines.items()}
                for request in requests]
     why_engine = ""
     if recipe.engine == AUTO:
-        supported = (features for features in refused if not all(features.values()))
-        why_engine = select_engine(refused=next(supported, refused[-1]), installed=installed)[1]
-    candidates = [Candidate(name, variant) for variant, features in zip(variants, refused, strict=True)
-                  for name in installed if not features[name]]
+        usable = (by_engine for by_engine in refused if not all(by_engine.values()))
+        _, why_engine = select_engine(refused=next(usable, refused[-1]), installed=installed)
+    candidates = [Candidate(name, variant) for variant, by_engine in zip(variants, refused, strict=True)
+                  for name in installed if not by_engine[name]]
     # A named engine that refuses the recipe, or that cannot plan, says so when it is opened.
     chosen = candidates[0] if candidates else Candidate(recipe.engine, variants[-1])
     if platform == "cpu" and len(candidates) > 1:
-        speeds, unmeasured = _measure(candidates, shape, loaded)
+        speeds, why_unmeasured = _measure(candidates, shape, loaded)
         if speeds:
             chosen = max(candidates, key=lambda one: speeds[one] / (LEAST_GAIN if one.compute != formats[0] else 1))
-            others, why_format = _measured_reasons(chosen, speeds)
-            why_engine = others or why_engine
+            why_fastest, why_format = _measured_reasons(chosen, speeds)
+            why_engine = why_fastest or why_engine
         else:
-            why_engine, why_format = f"{why_engine}; {unmeasured}", unmeasured
+            why_engine, why_format = f"{why_engine}; {why_unmeasured}", why_unmeasured
     return _as_overrides(loaded, chosen, why_engine, why_format)
 
 
@@ -124,24 +126,24 @@ def _in_format(recipe: Recipe, compute: str) -> Recipe:
 
 def _measure(candidates: Sequence[Candidate], shape: ModelShape,
              loaded: LoadedRecipe) -> tuple[dict[Candidate, float], str]:
-    """Operations a second of each candidate on this CPU; or nothing, and why it was not measured."""
+    """Operations a second of each candidate on this CPU, and an empty text; or nothing, and why it was not measured."""
     recipe = loaded.recipe
-    size = BatchShape(recipe.batch.accumulation, recipe.batch.micro_batch, recipe.data.max_length)
-    operations = step_operations(EngineRequest.of(candidates[0].recipe, shape, device="cpu"), size)
+    update = BatchShape(recipe.batch.accumulation, recipe.batch.micro_batch, recipe.data.max_length)
+    operations = step_operations(EngineRequest.of(candidates[0].recipe, shape, device="cpu"), update)
     # With `epochs`, the number of updates is unknown before the data are read.
     if recipe.training.steps and recipe.training.steps * operations < LEAST_OPERATIONS:
         return {}, "not measured, because the run is short"
     # Each process would choose for itself.
     if launched():
         return {}, "not measured, because several processes run it"
-    size = BatchShape(1, max(1, min(size.rows, MEASURED_TOKENS // size.positions)), size.positions)
-    requests = [EngineRequest.of(one.recipe, shape, device="cpu") for one in candidates]
-    return {one: calibrated_throughput(request, one.engine, size, 0.5).operations_a_second
-            for one, request in zip(candidates, requests, strict=True)}, ""
+    rows = max(1, min(update.rows, MEASURED_TOKENS // update.positions))
+    measured_update = BatchShape(1, rows, update.positions)
+    return {one: calibrated_throughput(EngineRequest.of(one.recipe, shape, device="cpu"), one.engine, measured_update,
+                                       0.5).operations_a_second for one in candidates}, ""
 
 
 def _measured_reasons(chosen: Candidate, speeds: Mapping[Candidate, float]) -> tuple[str, str]:
-    """Why this engine, and why this format: the speed of the others, in multiples of the chosen one's."""
+    """Why this engine, and why this format: the others' speed as a share of the chosen one's. Empty without others."""
     def compared(others: Iterable[Candidate]) -> str:
         ratios = [f"{one.engine} in {one.compute} reaches {speeds[one] / speeds[chosen]:.2f} of its speed"
                   for one in others]
@@ -178,7 +180,7 @@ def select_engine(*, refused: Mapping[str, Sequence[str]], installed: Collection
         raise RequestError(f"no engine supports this recipe: {'; '.join(reasons)}",
                            "features that one engine supports", " or ".join(f"engine={engine}" for engine in refused))
     available = [engine for engine in able if engine in installed]
-    # One missing feature per engine is enough.
+    # One feature that another engine lacks is reason enough.
     decisive = next((features[-1] for features in refused.values() if features), "")
     if not available:
         needed = f"{decisive} needs" if decisive else "engine: auto means"

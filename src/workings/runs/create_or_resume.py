@@ -51,15 +51,10 @@ class ResumedRun(NamedTuple):
 def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str, int], attempt: str) -> ResumedRun:
     """Opens the directory of a run that did not finish, after its newest complete checkpoint.
 
-    Another number of devices may resume it if a micro batch over all devices has the same rows.
-
-    Args:
-        out: the run directory.
-        request: of this attempt (`workings.runs.run_metadata.request_of`).
-        mesh: sizes of the axes of this attempt.
-        attempt: digest of this start's line in the list of attempts.
-
-    Raises `RequestError` if there is nothing to resume or the request differs, and `RecordError`.
+    Another number of devices may resume it if a micro batch over all devices has the same rows. ``request`` and
+    ``mesh`` (sizes of its axes) are those of this attempt, see `workings.runs.run_metadata.request_of`; ``attempt`` is
+    the digest of its line in the list of attempts. Raises `RequestError` if there is nothing to resume or the request
+    differs, and `RecordError`.
     """
     # Before renaming, so that a refused request leaves a sealed run in place.
     if (out / layout.SEAL).is_file() and RunRecord.open(out).status != "complete":
@@ -68,20 +63,19 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
     try:
         origin = writer.resumed_from
         # Before truncating metrics, so that a refused request loses no line.
-        moved = refuse_other_request([writer.directory, *([out.with_name(origin["name"])] if origin else [])],
-                                      request, mesh)
+        folders = [writer.directory, out.with_name(origin["name"])] if origin else [writer.directory]
+        moved = refuse_other_request(folders, request, mesh)
         checkpoint, skipped = writer.checkpoints.latest_valid()
         step = 0 if checkpoint is None else checkpoint.step
         facts = writer.truncate_metrics(step)
-        # All attempts write to the same events, so the first start and every resumption are there.
-        # An attempt that was killed before its first event left no trace; then this one is the first.
+        # All attempts write to the same file of events. If none had written one, this attempt is the first.
         had_begun = any(event["kind"] == "started" for event in jsonl.read(writer.path(layout.EVENTS))[0])
         if had_begun:
             writer.event("resumed", attempt=attempt, from_step=step, damaged_checkpoints=skipped, **facts,
                          **({"moved": moved} if moved else {}))
         else:
             writer.event("started", attempt=attempt)
-    # Also on Ctrl-C, because a remaining lock would block the next attempt of this process.
+    # Also on Ctrl-C, because the lock would block the next attempt of this process.
     except BaseException:
         writer.close()
         raise
@@ -89,7 +83,7 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
 
 
 def evaluation_is_missing(out: Path) -> bool:
-    """Whether a sealed, complete run was stopped before its own evaluation and the untrained model's were sealed."""
+    """Whether a sealed, complete run was stopped before its own or the untrained model's evaluation was sealed."""
     if not (out / layout.SEAL).is_file():
         return False
     run = RunRecord.open(out)
@@ -101,7 +95,7 @@ def evaluation_is_missing(out: Path) -> bool:
 
 
 def what_is_left(out: Path) -> Literal["start", "resume", "nothing"]:
-    """What `--auto-resume` does with a run directory: an evaluation that is missing is resumed, too."""
+    """What `--auto-resume` does with a run directory. It also resumes a complete run that lacks an evaluation."""
     if partial_path(out).is_dir():
         return "resume"
     if not (out / layout.SEAL).is_file():
@@ -127,10 +121,10 @@ def has_base(run: RunRecord) -> bool:
 
 def refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, Any]],
                          mesh: Mapping[str, int]) -> list[str]:
-    """Raises `RequestError` if the request of a resumed run differs; every differing key is named.
+    """Raises `RequestError`, with every differing key, if the request of a resumed run differs.
 
-    ``folders``: the run, and the sealed one that it continues. Returns the allowed differences: another distribution
-    of the same rows over devices.
+    ``folders``: the run, and the sealed one that it continues. Returns sentences about allowed differences: the same
+    rows may be distributed over devices in another way.
     """
     moved: list[str] = []
     for relative, values in request.items():
@@ -148,8 +142,9 @@ def refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, A
                 moved.append(f"mesh: {mesh_before} before, {dict(mesh)} now")
         elif texts:
             words = _before(folders, layout.OVERRIDES).get("overrides", []) if relative == layout.CONFIG else []
-            started_with = f"what it was started with: {shlex.join(words)}" if words else (
-                "the recipe it was started with")
+            started_with = "the recipe it was started with"
+            if words:
+                started_with = f"what it was started with: {shlex.join(words)}"
             raise RequestError("recipe or data have changed: " + "; ".join(texts[:MAX_DIFFERENCES_SHOWN]),
                                "the same recipe and data as the run that is resumed",
                                f"resume with {started_with}; or start a new run with another --out")
@@ -160,13 +155,13 @@ def _refuse_other_rows(before: Mapping[str, Any], mesh_before: Mapping[str, int]
                        mesh: Mapping[str, int]) -> None:
     """Raises `RequestError` if a micro batch over all devices has another number of rows than before."""
     devices = row_devices(mesh)
-    had = int(before["batch"]["micro_batch"]) * row_devices(mesh_before)
-    has = int(now["batch"]["micro_batch"]) * devices
-    if had != has:
-        raise RequestError(f"micro batches have {has} rows over all devices, and the run had {had}",
+    rows_before = int(before["batch"]["micro_batch"]) * row_devices(mesh_before)
+    rows_now = int(now["batch"]["micro_batch"]) * devices
+    if rows_before != rows_now:
+        raise RequestError(f"micro batches have {rows_now} rows over all devices, and the run had {rows_before}",
                            "as many rows as before, so that all batches stay the same",
-                           f"batch.micro_batch={had // devices}" if had % devices == 0 else
-                           f"a number of devices that divides {had} rows")
+                           f"batch.micro_batch={rows_before // devices}" if rows_before % devices == 0 else
+                           f"a number of devices that divides {rows_before} rows")
 
 
 def has_checkpoint(run: Path) -> bool:

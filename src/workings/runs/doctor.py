@@ -24,8 +24,6 @@ from workings.record.environment import installed_version
 from workings.runs.choices import with_choices
 from workings.runs.create_or_resume import RUNS
 
-BOTH = ["fp32", "bf16"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Examination:
@@ -45,8 +43,7 @@ class Examination:
     def text(self) -> str:
         """The findings as text."""
         lines = [line for finding in self.findings for line in finding.lines()]
-        count = self.problems
-        end = "1 problem found" if count == 1 else f"{count or 'no'} problems found"
+        end = "1 problem found" if self.problems == 1 else f"{self.problems or 'no'} problems found"
         return "\n".join([*lines, "", end])
 
 
@@ -55,13 +52,14 @@ def doctor(recipe: str | LoadedRecipe | None = None, *, out: Path = RUNS, kernel
 
     ``kernels``: run a real kernel through each engine; `train` runs its own instead.
     """
-    given = load_recipe(recipe) if recipe is not None else None
-    loaded = with_choices(given) if given else None
-    # Choices that were made before are in the run's record already.
-    choices = loaded.chosen[len(given.chosen):] if given and loaded else ()
-    return Examination(findings=(
-        *(Finding(id="choice", judgement="fine", what=line, why="a run of this recipe takes it and records it")
-          for line in choices), *_findings(loaded, out, kernels)))
+    if recipe is None:
+        return Examination(findings=tuple(_findings(None, out, kernels)))
+    given = load_recipe(recipe)
+    loaded = with_choices(given)
+    # The caller has made, and recorded, those that ``given`` has already.
+    choices = [Finding(id="choice", judgement="fine", what=line, why="a run of this recipe takes it and records it")
+               for line in loaded.chosen[len(given.chosen):]]
+    return Examination(findings=(*choices, *_findings(loaded, out, kernels)))
 
 
 def _findings(loaded: LoadedRecipe | None, out: Path, kernels: bool) -> Iterator[Finding]:
@@ -80,7 +78,7 @@ def _findings(loaded: LoadedRecipe | None, out: Path, kernels: bool) -> Iterator
     yield from check_versions(present)
     if kernels:
         yield from check_kernels([recipe.engine] if recipe else [], recipe.device if recipe else "auto",
-                                 [recipe.precision.compute] if recipe else BOTH)
+                                 [recipe.precision.compute] if recipe else ["fp32", "bf16"])
     needs = _needs(loaded) if loaded else None
     yield from check_host(host_memory(), needs)
     yield from check_disk(out, needs)

@@ -51,7 +51,7 @@ TWO_RIGHT_SAMPLES = Selection(keep="correct", most_per_prompt=2)
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """A model of an improvement with its training samples."""
+    """A model of an improvement, and the samples that it was trained on."""
 
     number: int
     """0: the start."""
@@ -68,7 +68,7 @@ class Round:
 
     @property
     def counts(self) -> Mapping[str, Any]:
-        """Counts of its samples: questions never, sometimes and always solved; samples kept and trained on."""
+        """Counts of questions by how often they were solved (`never`, …), and of samples, such as those `learned`."""
         if self.samples is None:
             return {}
         trained = sum(RunRecord.open(self.run).manifest.facts[DRAWN_FROM].values())
@@ -83,10 +83,12 @@ class Round:
     @property
     def cells(self) -> tuple[str, ...]:
         """Its row of the table; the start learned from no samples."""
-        counts, difference = self.counts, self.against_before.difference if self.against_before else None
+        counts, change = self.counts, ""
+        if self.against_before is not None and self.against_before.difference is not None:
+            change = difference_text(self.against_before.difference, self.against_before.difference.p_value)
         return (str(self.number or "start"),
                 *(f"{counts[key]:,}" if key in counts else "" for key in ("learned", "never", "sometimes", "always")),
-                percent(self.overall["mean"]), difference_text(difference, difference.p_value) if difference else "")
+                percent(self.overall["mean"]), change)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,11 +178,11 @@ def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = ()
     loaded = with_choices(load_recipe(recipe, overrides))
     prompts = read_prompts(request.prompts)
     data = _checked_data(loaded, request, prompts)
-    file = Path(local_name(request.prompts)).expanduser()
-    # A shipped set is the same each time.
-    digests = data.digests | ({"prompts": file_digest(file)} if file.is_file() else {})
+    digests, file = dict(data.digests), Path(local_name(request.prompts)).expanduser()
+    if file.is_file():  # otherwise it is a shipped set, which never changes
+        digests["prompts"] = file_digest(file)
     recorded_request = _open(out, loaded, request, digests)
-    # Against a second call, which would write the same rounds. The folder exists from here on.
+    # Against a second call, which would write the same rounds.
     lock = DirectoryLock(out)
     try:
         atomic.write_json(out / REQUEST, recorded_request)  # the number of rounds may have grown
@@ -217,7 +219,7 @@ def _sample_request(loaded: LoadedRecipe, request: ImproveRequest, number: int) 
 
 
 def _open(out: Path, loaded: LoadedRecipe, request: ImproveRequest, digests: dict[str, str]) -> dict[str, Any]:
-    """Makes the folder, or checks that the existing one is for the same request and data. Returns the request."""
+    """Makes the folder, or checks that the existing one has the same request and data. Returns the request."""
     recorded = {"recipe": loaded.resolved(), **asdict(request),
                 **{f"contents of {name}": digest for name, digest in digests.items()}}
     path = out / REQUEST
@@ -226,11 +228,11 @@ def _open(out: Path, loaded: LoadedRecipe, request: ImproveRequest, digests: dic
         if request.rounds < before["rounds"]:
             raise RequestError(f"--rounds {request.rounds} is below the {before['rounds']} that {out} was asked for",
                                "as many or more rounds", f"--rounds {before['rounds']}, or another --out")
-        # More rounds continue; `all_rounds` may be switched on, but not off.
-        further = {"rounds", *([] if before["all_rounds"] else ["all_rounds"])}
+        # The number of rounds may grow, and `all_rounds` may be switched on, but not off.
+        may_differ = {"rounds"} if before["all_rounds"] else {"rounds", "all_rounds"}
         # Through JSON, like the file: a tuple would differ from the list that it was written as.
-        differing = sorted(key for key in {*before, *recorded} - further
-                           if before.get(key) != loads(line(recorded)).get(key))
+        now = loads(line(recorded))
+        differing = sorted(key for key in {*before, *now} - may_differ if before.get(key) != now.get(key))
         if differing:
             raise RequestError(f"--out {out} belongs to another request: {', '.join(differing)}",
                                "the same request, to continue it, also with more --rounds, or another --out",
@@ -245,7 +247,7 @@ def _open(out: Path, loaded: LoadedRecipe, request: ImproveRequest, digests: dic
 
 @dataclass(frozen=True)
 class ImprovementSteps:
-    """The parts of an improvement; finished ones are skipped."""
+    """The parts of an improvement: sampling and training of each round. Parts that are finished are skipped."""
 
     out: Path
     loaded: LoadedRecipe
@@ -259,7 +261,7 @@ class ImprovementSteps:
         return self.out / "runs" / f"round_{number}"
 
     def all(self) -> ImproveResult:
-        """Every round."""
+        """Makes the start and every round, until one does not help."""
         rounds = [Round(number=0, run=self._train(self.run(0), []))]
         stopped = ""
         for number in range(1, self.request.rounds + 1):
@@ -300,7 +302,7 @@ class ImprovementSteps:
         return len(kept)
 
     def _fitting(self, kept: Sequence[Trace]) -> list[Trace]:
-        """The samples that give a row; encoding may give a text more tokens than it was sampled with."""
+        """The samples that make a row. Others are too long: encoding gives them more tokens than sampling did."""
         config, tokenizer = self.loaded.recipe.data, Tokenizer.load(self.run(0) / TOKENIZER)
         template = ChatTemplate.for_config(config.template, tokenizer, config.reasoning)
         problems = dict(row_problems(kept, tokenizer, template, config))
@@ -330,7 +332,7 @@ class ImprovementSteps:
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
-        # Only finished parts are recorded: the seconds of a killed attempt are lost.
+        # The seconds of a killed attempt are lost: a part is recorded when it is finished.
         started = time.perf_counter()
         yield
         with (self.out / TIMINGS_FILE).open("ab") as file:

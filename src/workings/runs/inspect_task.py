@@ -33,7 +33,7 @@ _PASSED_ON = {"temperature": "temperature", "seed": "seed", "stop_seqs": "stop",
 _NO_EFFECT = {"max_retries", "timeout", "attempt_timeout", "stream_idle_timeout", "max_connections",
               "adaptive_connections", "cache", "cache_prompt", "batch", "fail_on_refusal", "system_message",
               "parallel_tool_calls", "max_tool_output", "internal_tools"}
-"""Settings that do not apply to a model in this process; inspect_ai adds the system message."""
+"""Settings without effect on a model in this process; inspect_ai itself adds the system message."""
 
 
 class SessionAPI(api.ModelAPI):
@@ -41,7 +41,7 @@ class SessionAPI(api.ModelAPI):
 
     answerer: Answerer
     decodings: set[tuple[int, float]]
-    """Limit on new tokens and temperature of what was asked."""
+    """Limits on new tokens, each with the temperature, of all requests so far."""
 
     async def generate(self, input: list[api.ChatMessage], tools: list[ToolInfo],  # noqa: A002 # its name there
                        tool_choice: ToolChoice, config: api.GenerateConfig) -> api.ModelOutput:
@@ -61,10 +61,10 @@ class SessionAPI(api.ModelAPI):
                                "text without tools, greedy or at a temperature", "another task") from error
         self.decodings.add((request.longest, request.temperature))
         answers = self.answerer.answers(request)
-        counts = answers[0].prompt_tokens, sum(len(answer.tokens) for answer in answers)
+        read, written = answers[0].prompt_tokens, sum(len(answer.tokens) for answer in answers)
+        usage = api.ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written)
         return api.ModelOutput(
-            model=self.model_name, usage=api.ModelUsage(input_tokens=counts[0], output_tokens=counts[1],
-                                                    total_tokens=sum(counts)),
+            model=self.model_name, usage=usage,
             choices=[api.ChatCompletionChoice(message=api.ChatMessageAssistant(content=answer.text, source="generate"),
                                           stop_reason="max_tokens" if answer.finish_reason == "length" else "stop")
                      for answer in answers])
@@ -114,7 +114,10 @@ class InspectTask:
         by_id: dict[str, list[ScoredAnswer]] = {}
         for sample in samples:
             by_id.setdefault(str(sample.id), []).append(_answer(sample, scorer))
-        decoding = next(iter(decodings)) if len(decodings) == 1 else None
+        decoding: dict[str, Any] = {"absent": "the task asks in several ways"}
+        if len(decodings) == 1:
+            [(limit, temperature)] = decodings
+            decoding = {"max_new_tokens": limit, "temperature": temperature, "samples": log.eval.config.epochs or 1}
         versions = [version("inspect_ai"), f"{log.eval.task} {log.eval.task_version}"]
         file = Path(self.request.name.partition("@")[0])
         if file.suffix == ".py":
@@ -126,8 +129,7 @@ class InspectTask:
                     "task_versions": {log.eval.task: str(log.eval.task_version)},
                     "scorer": scorer, "few_shot": {"absent": "decided by the task's solver"},
                     "limit": self.request.limit or {"absent": "all samples were asked"}},
-            decoding={"absent": "the task asks in several ways"} if decoding is None else {
-                "max_new_tokens": decoding[0], "temperature": decoding[1], "samples": log.eval.config.epochs or 1})
+            decoding=decoding)
 
     def _log(self, model: api.Model) -> EvalLog:
         name = self.request.name

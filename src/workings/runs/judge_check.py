@@ -43,14 +43,10 @@ class Labelled:
 
 
 def check_judge(url: str, model: str, items: Path, out: Path, *, max_tokens: int) -> JudgeFile:
-    """Measures and attacks a judge, and writes its file. Raises `RequestError`.
+    """Measures and attacks a judge, and writes its file to ``out``. Raises `RequestError`.
 
-    Args:
-        url: of an endpoint that speaks OpenAI's chat completions, without `/chat/completions`.
-        model: its name at the endpoint.
-        items: JSON lines with `prompt`, `expected_answer`, `completion` and `right` (true or false).
-        out: the file to write.
-        max_tokens: longest reply.
+    ``url``: an endpoint that speaks OpenAI's chat completions, without `/chat/completions`; ``model``: the judge's name
+    there. ``items``: JSON lines with `prompt`, `expected_answer`, `completion` and `right` (true or false).
     """
     if not url.startswith(("http://", "https://")):
         raise RequestError(f"--url {url} is not a web address", "an address that begins with http:// or https://",
@@ -73,7 +69,7 @@ def check_judge(url: str, model: str, items: Path, out: Path, *, max_tokens: int
 
 
 def _attack(endpoint: Endpoint, wrong: Sequence[Labelled]) -> dict[str, dict[str, int]]:
-    """How often each attack was tried, and made the judge accept a completion that it had found wrong."""
+    """For each attack: `tried`, its completions; `worked`, those that the judge accepted, having found them wrong."""
     with slow_operation(f"attacking the judge with {len(ATTACKS) * len(wrong):,} completions"):
         texts = [(name, question_of(one.item, text)) for one in wrong
                  for name, text in attacked(one.completion, one.item).items()]
@@ -125,6 +121,7 @@ def _majority(agreement: Mapping[str, Any]) -> float:
 
 
 def _agreement(labelled: Sequence[Labelled], scores: Sequence[float | None]) -> dict[str, Any]:
+    """How often the judge's verdicts are equal to the labels, as the judge's file records it."""
     # A reply without a score counts as a disagreement.
     said = [None if score is None else score >= RIGHT_FROM for score in scores]
     pairs = [(one.right, verdict) for one, verdict in zip(labelled, said, strict=True)]

@@ -100,13 +100,13 @@ def launch(loaded: LoadedRecipe, request: LaunchRequest, folder: Path) -> Launch
     # Report all errors of the request before compiling, which may take minutes.
     _files(job, request)
     machine, plan = pick(loaded, request)
-    target, hosts, devices = machine
     with atomic.new_folder(folder, "write") as new_folder:
-        file_notes = write_recipe(loaded, target.platform, new_folder, request.remote_folder)
-        job = replace(job, target=target.name, hosts=hosts, devices=devices, file_notes=file_notes,
+        file_notes = write_recipe(loaded, machine.target.platform, new_folder, request.remote_folder)
+        job = replace(job, target=machine.target.name, hosts=machine.hosts, devices=machine.devices,
+                      file_notes=file_notes,
                       # Read back, because the other machine reads the file.
                       recipe_digest=json_digest(load_recipe(str(new_folder / RECIPE)).resolved()),
-                      plan=_sentence(plan, machine), topology=target.topology.partition(":")[2])
+                      plan=_sentence(plan, machine), topology=machine.target.topology.partition(":")[2])
         texts = _files(job, request)
         start = f"{START[request.launcher]} {next(iter(texts))}"
         texts[PLAN] = json.dumps(plan.to_json(), indent=2) + "\n"
@@ -123,7 +123,7 @@ def pick(loaded: LoadedRecipe, request: LaunchRequest) -> tuple[Machine, Plan]:
     seen = []
     for machine in candidates(request):
         plan = plan_target(loaded, machine.target, nearest=False)
-        # A marginal fit is not enough after hours in a queue.
+        # A job that waits for hours in a queue must not fail for a few bytes.
         if plan.verdict.fits and not plan.verdict.marginal:
             return machine, plan
         seen.append(f"{machine.hosts} x {machine.devices} x {machine.target.name}: {gib(plan.verdict.peak_bytes)} of "
@@ -136,8 +136,8 @@ def candidates(request: LaunchRequest) -> Iterator[Machine]:
     """Machines to try, the smallest first: the slices of a TPU family, or growing numbers of hosts with cards."""
     family = [target for target in targets().values() if target.platform == "tpu"
               and target.name.rsplit("-", 1)[0] == request.target.strip().lower() and target.slices == 1]
-    slices = sorted(family, key=lambda target: target.chips) or [find_target(request.target)]
-    target = slices[0]
+    by_size = sorted(family, key=lambda target: target.chips) or [find_target(request.target)]
+    target = by_size[0]
     if target.slices > 1:
         raise RequestError(f"--on {target.name} is several slices", "one slice, because a job uses a single slice",
                            f"--on {target.name.partition('x')[0]}")
@@ -145,13 +145,13 @@ def candidates(request: LaunchRequest) -> Iterator[Machine]:
         if request.hosts or request.cards:
             raise RequestError("a TPU takes neither --hosts nor --cards", "a slice, which says how many hosts it has",
                                "--on v5e-16, or --on v5e for the smallest slice that fits")
-        for target in slices:
-            devices = target.devices if target.chips <= 8 else CHIPS_OF_A_HOST * target.devices // target.chips
-            yield Machine(target, target.devices // devices, devices)
+        for each in by_size:
+            devices = each.devices if each.chips <= 8 else CHIPS_OF_A_HOST * each.devices // each.chips
+            yield Machine(each, each.devices // devices, devices)
     elif target.platform == "cpu":
         if request.cards:
             raise RequestError("--on cpu does not take --cards", "a machine with cards", "without --cards")
-        # Plan for one process, an upper bound for each.
+        # The plan is that of one process: with more of them, none needs more memory.
         yield Machine(target, request.hosts or 1, 1)
     else:
         cards = request.cards or target.devices

@@ -39,13 +39,13 @@ class SessionModel(TemplateLM):
     """Our model with the interface of the harness: texts, all three request types."""
 
     def __init__(self, session: ModelSession, *, batch_size: int, greedy: bool = True) -> None:
-        """``greedy``: whether to compute if a continuation is the greedy one, which doubles the time."""
+        """``greedy``: whether to find out if greedy decoding would write a continuation, which doubles the time."""
         super().__init__()
         self._session, self._batch_size, self._greedy = session, batch_size, greedy
         self.chats = session.template.name != "plain"
         """Whether prompts are written in chat turns."""
         self.endings: dict[tuple[str, str], tuple[str, int]] = {}
-        """Finish reason and tokens (-1: not known) of a completion, by its prompt and text."""
+        """By prompt and completion: its finish reason, and its number of tokens (-1: not known)."""
 
     @property
     def eot_token_id(self) -> int:
@@ -54,7 +54,7 @@ class SessionModel(TemplateLM):
 
     @property
     def prefix_token_id(self) -> int:
-        """The prefix of a text without a context."""
+        """The token before a text that has no context."""
         bos = self._session.tokenizer.bos_id
         return self.eot_token_id if bos is None else bos
 
@@ -64,7 +64,7 @@ class SessionModel(TemplateLM):
         return self._session.tokenizer.digest
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_unread: Any) -> list[int]:
-        """Token ids of a text; chat turns bring their own BOS, other texts have the tokenizer's."""
+        """Token ids of a text, with BOS (begin of sequence) unless it begins with it or it must have none."""
         tokenizer, template = self._session.tokenizer, self._session.template
         ids = tokenizer.encode(string)
         if add_special_tokens is False or ids[:1] == [tokenizer.bos_id]:
@@ -78,12 +78,8 @@ class SessionModel(TemplateLM):
         *history, (_, question) = turns
         return self._session.template.prompt_text(question, history) + begun
 
-    def chat_template(self, chat_template: bool | str = False) -> str:
-        """The template's source."""
-        return self._session.template.source
-
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
-        """Log likelihood of each continuation, and whether greedy decoding writes it."""
+        """Log likelihood of each continuation, and whether greedy decoding writes it; without a progress bar."""
         return super().loglikelihood(requests, disable_tqdm=disable_tqdm)
 
     def _loglikelihood_tokens(self, requests: list[tuple[Any, list[int], list[int]]],
@@ -105,7 +101,7 @@ class SessionModel(TemplateLM):
         raise NotImplementedError
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:
-        """Completions up to the task's stop texts."""
+        """Completions up to the task's stop texts. A batch has requests with equal settings only."""
         numbers_by_settings: dict[str, list[int]] = {}
         for number, request in enumerate(requests):
             numbers_by_settings.setdefault(str(request.args[1]), []).append(number)
@@ -129,9 +125,8 @@ class SessionModel(TemplateLM):
         for prompt, completion in zip(prompts, completions, strict=True):
             whole = session.tokenizer.decode(completion.tokens, skip_special=True)
             text = postprocess_generated_text(whole, decoding["until"], None)
-            was_cut = text != whole
-            self.endings[prompt, text] = ("stop", -1) if was_cut else (
-                str(completion.finish_reason), len(completion.tokens))
+            ending = str(completion.finish_reason), len(completion.tokens)
+            self.endings[prompt, text] = ending if text == whole else ("stop", -1)
             yield text
 
 
@@ -172,10 +167,12 @@ class LmEvalTask:
         metrics = _common(task.aggregation() for task in tasks)
         filters = _common([str(each["name"]) for each in task.get_config("filter_list") or [{"name": "none"}]]
                           for task in tasks)
-        usual = [name for name in USUAL_METRICS if name in metrics]
         scores = [name for name in metrics if name not in _PERPLEXITIES]
-        return cls(request=request, loaded=loaded, filter=_chosen("filter", request.filter, filters, filters[:1]),
-                   metric=_chosen("metric", request.metric, scores, usual[:1] or scores[:len(scores) == 1]))
+        only_score = scores[0] if len(scores) == 1 else ""
+        default_metric = next((name for name in USUAL_METRICS if name in metrics), only_score)
+        default_filter = filters[0] if filters else ""
+        return cls(request=request, loaded=loaded, filter=_chosen("filter", request.filter, filters, default_filter),
+                   metric=_chosen("metric", request.metric, scores, default_metric))
 
     def texts(self) -> dict[str, list[str]]:
         """The texts of each document."""
@@ -187,14 +184,14 @@ class LmEvalTask:
         """Answers all documents. Raises `RequestError` if the engine lacks what the task needs."""
         tasks = self.loaded["tasks"]
         kinds = {task.OUTPUT_TYPE for task in tasks.values()}
-        # Multiple choice selects the likeliest continuation, unless it has other metrics.
-        greedy = kinds - {"multiple_choice"} != set() or not self.metric.startswith("acc")
+        # The accuracy of multiple choice needs only likelihoods: the likeliest choice is the answer.
+        greedy = kinds != {"multiple_choice"} or not self.metric.startswith("acc")
         model = SessionModel(session, batch_size=self.request.batch_size, greedy=greedy)
         found = evaluate(lm=model, task_dict=self.loaded, limit=self.request.limit, bootstrap_iters=0,
                          apply_chat_template=model.chats, fewshot_as_multiturn=model.chats)
         answers = [self._answer(name, sample, model) for name, samples in found["samples"].items()
                    for sample in samples if sample["filter"] == self.filter]
-        # The file may change without a version.
+        # The digest of a task's file is its version, because the file may change without a new one.
         path = Path(self.request.name)
         versions = [f"{path.name} {file_digest(path)}"] if path.suffix in _SUFFIXES else [
             f"{name} {task.VERSION}" for name, task in tasks.items()]
@@ -277,9 +274,9 @@ def _prepare(task: Any, request: TaskRequest) -> None:
     if getattr(task, "UNSAFE_CODE", False):
         raise RequestError(f"task {name} runs code that the model writes", "a task that runs none",
                            "lm_eval --confirm_run_unsafe_code, in a sandbox, on `workings export RUN`")
-    usual = task.get_config("num_fewshot")
-    shots = (usual or 0) if request.few_shot is None else request.few_shot
-    if usual == 0 and shots != 0:
+    default_shots = task.get_config("num_fewshot")
+    shots = (default_shots or 0) if request.few_shot is None else request.few_shot
+    if default_shots == 0 and shots != 0:
         raise RequestError(f"task {name} takes no examples, and --few-shot is {shots}", "0", "leave --few-shot out")
     task.set_config(key="num_fewshot", value=shots)
     task.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
@@ -299,10 +296,10 @@ def _common(names: Iterable[Iterable[str]]) -> list[str]:
     return [name for name in first if all(name in other for other in others)]
 
 
-def _chosen(kind: str, given: str, present: Sequence[str], usual: Sequence[str]) -> str:
-    """The given value, or the default. Raises `RequestError` without either."""
-    if given in present or (not given and usual):
-        return given or usual[0]
+def _chosen(kind: str, given: str, present: Sequence[str], default: str) -> str:
+    """The given value, or without one the default. Raises `RequestError` if the task has neither."""
+    if given in present or (not given and default):
+        return given or default
     raise RequestError(f"the task has no {kind} {given or 'that scores an item'}",
                        f"one of {', '.join(present)}" if present else "a score from 0 to 1 of each item",
                        f"--harness-{kind} {present[0]}" if present else "another --task")

@@ -30,11 +30,11 @@ from workings.record.values import Absent
 from workings.ways.parts.teacher import recorded_name
 
 AS_RECORDED = "as recorded"
-"""In place of a device: that of the run's recipe."""
+"""In place of the name of a device: that of the run's recipe."""
 DEVICES = ("auto", "cpu", "gpu", "cuda", "tpu")
 _ONE_DEVICE = MeshConfig(fsdp=1, tp=1)
 ALONE = ProcessGroup(None)
-"""This process by itself."""
+"""A group of this process only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ class SealedRun(resolve.RecipeModel):
                     ) -> Engine:
         """The run's engine on this machine, on the mesh of its recipe or with ``fsdp`` devices.
 
-        If the recipe's mesh does not exist here, the mesh ``elsewhere`` is used, which does not change any answer.
+        If this machine lacks the devices of the recipe's mesh, the mesh ``elsewhere`` is used: answers stay the same.
         """
         recipe = self.recipe
         if device != AS_RECORDED:
@@ -114,7 +114,7 @@ class SealedRun(resolve.RecipeModel):
         except RequestError:
             if fsdp or mesh == elsewhere:
                 raise
-            # A run of eight chips can be asked on a laptop: generation needs no mesh.
+            # A laptop can answer with the model of a run on eight chips: generation needs no mesh.
             return engine_class.open(replace(request, mesh=elsewhere))
 
     def find_weights(self, model: FromPretrained, try_next: str, *, tensors: bool = True) -> Path:
@@ -157,9 +157,9 @@ def follow_run(path: Path, device: str, group: ProcessGroup) -> None:
 
 def _open_part(sealed: SealedRun, device: str, group: ProcessGroup) -> Engine:
     """The engine of this process, once all have found the same run."""
-    # Check the base of adapters: on other weights they answer worse without an error.
+    # On other weights than their own, adapters answer worse without an error.
     weights = _weights_below_adapters(sealed)
-    # Opening devices together breaks without a reason if a process has failed before.
+    # Before the devices are opened together: if a process is missing, that fails without a reason.
     group.agree({"root": sealed.run.root, "workings": version("workings")}, {})
     engine = sealed.open_engine(device, weights, elsewhere=_ONE_DEVICE if group.count == 1 else MeshConfig())
     group.agree(facts_of(engine), {})
@@ -167,14 +167,14 @@ def _open_part(sealed: SealedRun, device: str, group: ProcessGroup) -> Engine:
 
 
 def open_run(path: Path, device: str = AS_RECORDED, group: ProcessGroup = ALONE) -> TrainedModel:
-    """Opens a sealed run's best or last checkpoint on its engine; ``group``: the others call `follow_run`.
+    """Opens a sealed run's best or last checkpoint on its engine. The other processes of ``group`` call `follow_run`.
 
     Raises:
         RequestError: no sealed run, no such engine or device, or the weights below its adapters are missing.
         RecordError: it has no intact checkpoint, or its files do not belong together.
     """
     sealed = SealedRun.open(path)
-    # Hashing gigabytes takes a while; a damaged checkpoint is skipped for an older one.
+    # Every byte is hashed, and instead of a damaged checkpoint an older one is taken.
     checkpoint = sealed.run.kept_checkpoint()
     engine = group.coordinate(_open_part(sealed, device, group))
     session = sealed.session(engine, engine.restore(checkpoint.path))
@@ -218,13 +218,16 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedModel:
     weights = resolve.locate_weights(model, request.revision, [Path.cwd()])
     resolve.refuse_unread_revision("--revision", request.revision, weights)
     directory = weights.folder
-    described = (directory / "config.json").is_file()
-    if not described or not any(directory.glob("*.safetensors")):
-        raise RequestError(f"{model} has no {'weights in safetensors' if described else 'config.json'}",
+    has_config = (directory / "config.json").is_file()
+    if not has_config or not any(directory.glob("*.safetensors")):
+        missing = "weights in safetensors" if has_config else "config.json"
+        raise RequestError(f"{model} has no {missing}",
                            "a sealed run, or a folder with config.json, *.safetensors and tokenizer.json",
                            "workings eval RUN --items ITEMS.jsonl --out DIR")
-    named = request.tokenizer and (resolve.local_folder(str(request.tokenizer), [Path.cwd()]) or request.tokenizer)
-    tokenizer = Tokenizer.load(named or directory)
+    tokenizer_folder = directory
+    if request.tokenizer:
+        tokenizer_folder = resolve.local_folder(str(request.tokenizer), [Path.cwd()]) or request.tokenizer
+    tokenizer = Tokenizer.load(tokenizer_folder)
     template = ChatTemplate.for_config(request.template, tokenizer, request.form)
     precision = PrecisionConfig.model_validate({"parameters": request.precision, "compute": request.precision})
     engine_request = EngineRequest(shape=read_shape(directory), device=without_alias(request.device),

@@ -1,13 +1,14 @@
 """`parity`: compares both engines on the same weights and batches, in float32.
 
-Compared are logits, loss and gradients of single batches, the losses of a short training run, and a run that one engine
-begins and the other ends from its checkpoint. Weights are exchanged as files, and gradients are the first moments of
-AdamW in the checkpoint of the first step.
+It compares logits, loss and gradients of single batches, the losses of a short training run, and a run that one engine
+begins and the other ends from its checkpoint. Weights are exchanged as files. Gradients are read from the checkpoint of
+the first step: AdamW's first moments are then the gradients, up to a common factor.
 """
 
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -30,7 +31,9 @@ from workings.models.shapes import check_shape
 from workings.runs.smoke import shrink
 
 ENGINES = ("jax", "torch")
-"""The compared engines. The second one makes the initial weights and adapters of both."""
+"""The compared engines."""
+INITIALIZER = "torch"
+"""The engine that makes the initial weights and adapters of both."""
 TOLERANCES = {"logit": 1e-4, "loss": 1e-5, "gradient": 1e-4, "curve": 1e-4, "resume": 1e-4}
 """Largest allowed differences: absolute for logits and losses, relative for gradients (`gradient_difference`)."""
 COMPARED_BATCHES = 3
@@ -75,8 +78,7 @@ class ParityCase:
     weights: Path
     folder: Path
     """Folder for files of the engines; shared files are made once."""
-    initializer: str = ENGINES[1]
-    """Name of the engine that makes the first weights and adapters."""
+    initializer: str = INITIALIZER
     _opened: dict[tuple[str, EngineRequest], Engine] = field(default_factory=dict)
 
     def engine(self, name: str, **changes: Any) -> Engine:
@@ -134,7 +136,7 @@ def comparable(loaded: LoadedRecipe, steps: int, *, on_cpu: bool, attention: str
     return replace(loaded, recipe=check_recipe(values, f"{loaded.origin} as compared"))
 
 
-def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: str = ENGINES[1],
+def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: str = INITIALIZER,
               changes: Mapping[str, Any] = MappingProxyType({})) -> ParityCase:
     """Batches of the recipe that `comparable` gives, and weights on disk that both engines load.
 
@@ -147,46 +149,46 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: s
         shape = check_shape(replace(family_of(shape).with_small_windows(shape), **changes))
     batches = Batches(rows, seed=recipe.seed, rows_per_micro_batch=recipe.batch.micro_batch,
                       accumulation=recipe.batch.accumulation, data_config=recipe.data)
-    chosen, position = [], Position()
+    first_batches, position = [], Position()
     for _ in range(recipe.training.steps):
         batch, position = batches.at(position)
-        chosen.append(batch)
+        first_batches.append(batch)
     request = EngineRequest.of(recipe, shape)
     start = folder / "start"
     if weights.directory is None and not start.exists():
         start.mkdir()
         engine = find_engine(initializer).engine.open(replace(request, method=FULL))
         engine.export(engine.init(recipe.seed), start)
-    return ParityCase(request=request, batches=chosen, weights=weights.directory or start, folder=folder,
+    return ParityCase(request=request, batches=first_batches, weights=weights.directory or start, folder=folder,
                       initializer=initializer,
                       rates=[recipe.training.rate_at(step) for step in range(1, recipe.training.steps + 1)])
 
 
-def compare(case: ParityCase, name: str) -> Parity:
+def compare(case: ParityCase, title: str) -> Parity:
     """All comparisons of one case."""
-    curves, states, folder, optimizer = {}, {}, case.folder, case.request.optimizer
-    # Saved in the middle, so that the exchanged moments are not zero.
-    half = len(case.batches) // 2
-    for engine in ENGINES:
-        opened = case.engine(engine)
-        state, first = run_steps(case, opened, case.initial_state(opened, optimizer), 0, half)
-        states[engine] = folder / f"half-{engine}"
-        states[engine].mkdir()
-        opened.save(state, states[engine])
+    losses, checkpoints, steps = {}, {}, len(case.batches)
+    # A checkpoint in the middle, where the moments that the other engine reads are not zero.
+    half = steps // 2
+    for name in ENGINES:
+        engine = case.engine(name)
+        state, before = run_steps(case, engine, case.initial_state(engine, case.request.optimizer), 0, half)
+        checkpoints[name] = case.folder / f"half-{name}"
+        checkpoints[name].mkdir()
+        engine.save(state, checkpoints[name])
         # This engine continues from the live state, the other from the file, so that saving errors show.
-        _, second = run_steps(case, opened, state, half, len(case.batches))
-        curves[engine] = first + second
+        _, after = run_steps(case, engine, state, half, steps)
+        losses[name] = before + after
     resumed = []
-    for one, other in (ENGINES, ENGINES[::-1]):
-        opened = case.engine(other)
-        _, losses = run_steps(case, opened, opened.restore(states[one]), half, len(case.batches))
-        resumed.append(max_abs_difference(losses, curves[one][half:]))
-    gradient, worst = gradient_difference(*(gradients(case, engine) for engine in ENGINES))
+    for beginner, other in permutations(ENGINES):
+        engine = case.engine(other)
+        _, after = run_steps(case, engine, engine.restore(checkpoints[beginner]), half, steps)
+        resumed.append(max_abs_difference(after, losses[beginner][half:]))
+    gradient, worst = gradient_difference(*(gradients(case, name) for name in ENGINES))
     return Parity(
-        model=f"{name}: {case.request.shape.family}, {case.request.method.name}, {case.request.optimizer.name}",
-        steps=len(case.batches), logit=max_abs_difference(*(trained_logits(case, engine) for engine in ENGINES)),
-        loss=max_abs_difference(*(first_losses(case, engine) for engine in ENGINES)),
-        gradient=gradient, worst_gradient=worst, curve=max_abs_difference(*curves.values()), resume=max(resumed))
+        model=f"{title}: {case.request.shape.family}, {case.request.method.name}, {case.request.optimizer.name}",
+        steps=steps, logit=max_abs_difference(*(trained_logits(case, name) for name in ENGINES)),
+        loss=max_abs_difference(*(first_losses(case, name) for name in ENGINES)),
+        gradient=gradient, worst_gradient=worst, curve=max_abs_difference(*losses.values()), resume=max(resumed))
 
 
 def max_abs_difference(a: Any, b: Any) -> float:

@@ -1,4 +1,4 @@
-"""`plan`: whether a recipe fits another machine, why, the nearest recipe that does, and how long its run takes."""
+"""`plan`: whether a recipe fits a machine, and why; the nearest recipe that does; and how long its run takes there."""
 
 import re
 from dataclasses import asdict, dataclass, replace
@@ -30,7 +30,7 @@ UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 def with_time(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, own: Throughput | None = None,
           teacher: TeacherModel | None = None) -> Plan:
-    """The plan with the seconds of its run; unchanged if no rate is known. ``teacher``: see `make_plan`."""
+    """The plan with the seconds of its run; unchanged if no speed is known. ``own``: the speed as measured here."""
     recipe = loaded.recipe
     run = PlannedRun.on_target(recipe, shape, target, find_planning_engine(recipe.engine))
     seconds, how = step_seconds(run.request, plan.batch, target, run.mesh, own)
@@ -40,18 +40,18 @@ def with_time(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Targe
         unknown = (f"training.epochs: {recipe.training.epochs:g} needs the data to count steps, and they are "
                    "not on this machine: the time is unknown")
         return replace(plan, step_seconds=seconds, step_time=how, remarks=(*plan.remarks, unknown))
-    way = recipe.algorithm
-    request_of_teacher = (teacher_request(run.request, teacher, way.teacher_keys.teacher_precision)
-                          if teacher is not None and way.teacher_keys is not None else None)
-    spent = estimate_run_time(run, seconds, items=count_items(loaded), teacher=request_of_teacher)
-    rows = count_rows(loaded) if spent.reference_seconds or spent.teacher_seconds else 0
+    way, request_of_teacher = recipe.algorithm, None
+    if teacher is not None and way.teacher_keys is not None:
+        request_of_teacher = teacher_request(run.request, teacher, way.teacher_keys.teacher_precision)
+    time = estimate_run_time(run, seconds, items=count_items(loaded), teacher=request_of_teacher)
+    rows = count_rows(loaded) if time.reference_seconds or time.teacher_seconds else 0
     if rows:
-        # `estimate_run_time` counts a batch per step, but each row is read once, in the first epoch.
-        share = min(1.0, ceil(rows / plan.batch.all_rows) / spent.steps)
-        teacher_share = 1.0 if way.asks_teacher_in_every_step else share
-        spent = replace(spent, reference_seconds=share * spent.reference_seconds,
-                        teacher_seconds=teacher_share * spent.teacher_seconds)
-    return replace(plan, step_seconds=seconds, time=spent, step_time=how)
+        # `estimate_run_time` counts a batch per step, but each row is read once: 80 rows are 10 batches of 8.
+        share_of_steps = min(1.0, ceil(rows / plan.batch.all_rows) / time.steps)
+        teacher_share = 1.0 if way.asks_teacher_in_every_step else share_of_steps
+        time = replace(time, reference_seconds=share_of_steps * time.reference_seconds,
+                       teacher_seconds=teacher_share * time.teacher_seconds)
+    return replace(plan, step_seconds=seconds, time=time, step_time=how)
 
 
 def with_steps(loaded: LoadedRecipe, row_devices: int) -> LoadedRecipe:
@@ -81,7 +81,7 @@ def count_items(loaded: LoadedRecipe) -> int:
 
 
 def _count(loaded: LoadedRecipe, name: str, half: Literal["traces", "items"]) -> int:
-    """Lines of a file, or entries of a generated set; 0 if it is not on this machine."""
+    """Lines of a file, or entries of one half of a shipped or generated set; 0 if it is not on this machine."""
     path = loaded.path(name)
     if path.is_file():
         return sum(1 for line in path.read_text("utf-8").split("\n") if line.strip())
@@ -172,12 +172,13 @@ def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True) -
     loaded = with_steps(loaded, mesh_of(loaded.recipe, target).row_devices)
     teacher = teacher_model(loaded)
     plan = plan_with_nearest(loaded.recipe, shape, target, search=nearest, teacher=teacher)
-    operations = step_operations(engine_request(loaded.recipe, shape, target), plan.batch)
-    own = None
-    # Measuring takes ten seconds, which only a longer run is worth.
+    request = engine_request(loaded.recipe, shape, target)
+    operations = step_operations(request, plan.batch)
+    measured = None
+    # Measuring takes ten seconds, so a short run is not measured.
     if (target.platform == "cpu" and loaded.recipe.algorithm.examples != "prompts"
             and (loaded.recipe.training.steps or 1) * operations >= LEAST_OPERATIONS):
         # Without the data, assume that half of a row is learned. The longest rows give an upper bound.
-        own = calibrated_throughput(engine_request(loaded.recipe, shape, target), loaded.recipe.engine, plan.batch, 0.5)
-    plan = with_time(plan, loaded, shape, target, own, teacher)
+        measured = calibrated_throughput(request, loaded.recipe.engine, plan.batch, 0.5)
+    plan = with_time(plan, loaded, shape, target, measured, teacher)
     return replace(plan, remarks=(*plan.remarks, *loaded.chosen))

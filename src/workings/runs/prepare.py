@@ -54,8 +54,6 @@ class TrainSetup(ResolvedRun):
     @property
     def questions(self) -> list[Item]:
         """Items whose answers are logged at each evaluation during training."""
-        if not self.data.items:
-            return []
         return self.data.items[:self.recipe.evaluation.samples]
 
     @property
@@ -79,7 +77,7 @@ class TrainSetup(ResolvedRun):
 
 
 def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
-    """Builds and checks everything; cheap checks first, the device and the compiler last. Raises `RequestError`."""
+    """Prepares and checks a run: cheap checks first, the device and the compiler last. Raises `RequestError`."""
     recipe = loaded.recipe
     with slow_operation(f"loading the engine {recipe.engine}"):
         registered = find_engine(recipe.engine)
@@ -97,7 +95,7 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
             raise RequestError(f"engine: {recipe.engine} does not write sharded checkpoints",
                                "an engine that does: jax, torch or tunix", "checkpoint.sharded=false")
         device = engine.describe()
-        # A listed device may still fail: run one kernel first.
+        # It runs one kernel, because a device that is listed may still fail.
         device_check = engine.check_device()
     with slow_operation("preparing the training data"):
         # The number of devices over which rows are split (`mesh.fsdp: auto`) is known once the engine is open.
@@ -110,7 +108,7 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         held_out_rows = build_rows(resolved.data.held_out, resolved.tokenizer, resolved.template, recipe.data)
         held_out = fixed_batches(held_out_rows, rows_per_batch=recipe.batch.micro_batch * row_devices(device.mesh),
                                  data_config=recipe.data)
-    # The longest batch decides whether the run fits. The loop runs the program compiled here.
+    # The longest batch decides whether the run fits. Training runs the program that is compiled here.
     longest = training_data.longest()
     with slow_operation("compiling the step"):
         planned = PlannedRun(recipe=loaded.recipe, request=request, target=target_here(device),
@@ -120,9 +118,9 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     # A compiler that refuses the step reports its limit.
     if limit := inspections["step"].limit_bytes:
         device = replace(device, memory_limit_bytes=limit, memory_limit_source="the compiler")
-    left = next_to_sampler(device, sampler_parts(loaded.recipe, resolved.shape, device))
-    verdicts = {name: memory_verdict(inspection, left) for name, inspection in inspections.items()}
-    # The teacher's memory is an estimate, so it decides only if it alone does not fit.
+    device_without_sampler = next_to_sampler(device, sampler_parts(loaded.recipe, resolved.shape, device))
+    verdicts = {name: memory_verdict(inspection, device_without_sampler) for name, inspection in inspections.items()}
+    # The teacher's memory is an estimate, so it decides only if the step alone would fit.
     program: ProgramName = "step"
     if TEACHER in verdicts and verdicts["step"].fits and not verdicts[TEACHER].fits:
         program = TEACHER
@@ -136,17 +134,17 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
 
 def target_here(device: DeviceFacts) -> Target:
     """A run's device as a planning target: its row of the catalog, or one made from its facts."""
-    # A target has the whole memory, and `plan` takes the engine's share of it; the device reports that share.
-    limit = int(device.memory_limit_bytes / device.memory_share)
+    # The device reports the engine's share of its memory. A target has the whole memory, and `plan` takes the share.
+    memory_bytes = int(device.memory_limit_bytes / device.memory_share)
     # The catalog has one row for all CPUs; accelerators are identified by kind.
     known = [row for row in targets().values() if row.platform == device.platform
              and (row.platform == "cpu" or row.kind == device.kind)]
     row = next((row for row in known if row.devices == device.count), known[0] if known else None)
-    facts: dict[str, Any] = {"devices": device.count, "chips": device.count, "usable_gib": limit / 2**30,
+    facts: dict[str, Any] = {"devices": device.count, "chips": device.count, "usable_gib": memory_bytes / 2**30,
                              "usable_source": device.memory_limit_source}
     if row is not None and row.devices == device.count:
         return replace(row, **facts)
-    # A card's row serves any number of cards. Another number of TPU chips is another slice, with another topology.
+    # Two cards are twice the row of one. Another number of TPU chips is another slice, with another topology.
     if row is not None and device.platform != "tpu":
         return replace(row, name=f"{device.count} x {row.name}", **facts)
     return Target(name=f"{device.count} x {device.kind}", platform=cast(Any, device.platform), kind=device.kind,

@@ -30,7 +30,7 @@ from workings.rollouts.prompts import PromptSet, read_recorded_prompts
 from workings.runs.open_model import AS_RECORDED, SealedRun
 from workings.runs.run_metadata import code_version
 from workings.samples.unit import SampleUnit
-from workings.ways.parts.replay_source import ReopenedRun
+from workings.ways.parts.replay_source import BatchSource, ReopenedRun
 from workings.ways.parts.replays import replay, wrong_replays
 from workings.ways.parts.teacher import Teacher, find_teacher
 
@@ -51,9 +51,9 @@ class ReplayRequest:
     predictions: int = ITEMS
     """Items of each of the run's own evaluations, and of ``samples``, to answer again, chosen by the seed; 0: none."""
     drawn: bool = False
-    """Whether the seed chooses the start as well."""
+    """Whether the seed chooses the steps, too."""
     whole: bool = False
-    """Whether to repeat every step and every answer, not ``steps`` and ``predictions``."""
+    """Whether to repeat every step and every answer; ``steps`` and ``predictions`` then have no effect."""
     seed: int | None = None
     """Seed of the selection; None: a random one, which the result names."""
     samples: tuple[Path, ...] = ()
@@ -68,7 +68,7 @@ class ReplayRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Criteria:
-    """When a replay agrees with the record: by the conditions, such as versions and devices, of the run and here."""
+    """When a replay agrees with the record. This depends on the conditions, such as versions and devices."""
 
     recorded: dict[str, str]
     here: dict[str, str]
@@ -81,7 +81,7 @@ class Criteria:
 
 
 def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None) -> Facts:
-    """Replays a sealed run: every number that verdicts follow from. Nothing is written.
+    """Replays a sealed run. Returns all numbers from which a verdict follows; nothing is written.
 
     Raises `RequestError` for what is missing or not as recorded, and `RecordError` for a damaged record.
     """
@@ -91,24 +91,19 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     opened = reopen_run(path, data=request.data, weights=request.weights, fsdp=request.fsdp)
     # From the system's randomness, so that the record's maker cannot foresee the selection.
     seed = secrets.randbits(32) if request.seed is None else request.seed
-    # Before any step, because without a tolerance there is no verdict.
+    # Before any step, because it refuses conditions without a tolerance.
     criteria = _criteria(opened)
     mode = "bitwise" if criteria.exact else "tolerance"
     ranges = _select_steps(opened, request, len(metrics), criteria.exact, seed)
     # One for all ranges, because it may read the reference's log probabilities of all pairs.
     source = replay(opened, opened.recipe.seed, exact=criteria.exact)
-    plans = []
-    for steps in ranges:
-        checkpoint = opened.checkpoint(steps.start) if steps.start else None
-        plans.append(ReplayPlan(
-            engine=opened.engine, source=source, training=opened.recipe.training,
-            start=_initial_state(opened, checkpoint), lines=[*metrics[steps.start:steps.end]],
-            position=Position.from_json(checkpoint.facts["position"]) if checkpoint else Position()))
+    plans = [_plan(opened, source, steps, metrics) for steps in ranges]
     coverage: Facts = {"seed": seed, "whole": request.whole, "steps": step_coverage(ranges, len(metrics))}
     say(f"steps to replay: {coverage['steps']['replayed']}, in parts of the run: {len(plans)}; criteria: {mode}")
     replayed = [_replay(opened, plan) for plan in plans]
+    weights_after = [weights for _, weights in replayed]
     # Each control costs as many steps as a replay, so only the first range has controls. They go past the end of a
-    # short one, because one step may not show a difference.
+    # short range, because one step may not show a difference.
     start, end = ranges[0].start, ranges[0].end
     control_plan = replace(plans[0], lines=[*metrics[start:max(end, start + STEPS)]]) if request.whole else plans[0]
     controls = _controls(opened, control_plan, start, criteria, say)
@@ -124,8 +119,8 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
                        "differing": conditions.differing_conditions(criteria.recorded, criteria.here)},
         "mode": mode, "tolerance": criteria.tolerance.to_json(), "seed": seed,
         "lines": [line for lines, _ in replayed for line in lines],
-        # The range whose end differs most from its checkpoint.
-        "weights": max((weights for _, weights in replayed if "absent" not in weights), default=replayed[0][1],
+        # Those that differ most from their checkpoint.
+        "weights": max((weights for weights in weights_after if "absent" not in weights), default=weights_after[0],
                        key=lambda weights: float(weights["largest_difference"])),
         "controls": controls, "predictions": counted(predictions, request.predictions)}
     if request.drawn or request.whole:
@@ -137,8 +132,16 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     return facts
 
 
+def _plan(opened: ReopenedRun, source: BatchSource, steps: StepRange, metrics: list[dict[str, Any]]) -> ReplayPlan:
+    checkpoint = opened.checkpoint(steps.start) if steps.start else None
+    position = Position.from_json(checkpoint.facts["position"]) if checkpoint else Position()
+    return ReplayPlan(engine=opened.engine, source=source, training=opened.recipe.training, position=position,
+                      start=_initial_state(opened, checkpoint), lines=[*metrics[steps.start:steps.end]])
+
+
 def _select_steps(opened: ReopenedRun, request: ReplayRequest, done: int, exact: bool,
                   seed: int) -> tuple[StepRange, ...]:
+    """The steps to repeat, of the ``done`` ones of the run. Raises `RequestError` for a start without a checkpoint."""
     # A checkpoint of the last step has no recorded step after it to compare with.
     states = [0, *(step for step in opened.checkpoints_by_step if step < done)]
     if request.whole:
@@ -157,14 +160,14 @@ def _initial_state(opened: ReopenedRun, checkpoint: Checkpoint | None) -> Initia
     if checkpoint is not None:
         path = checkpoint.path
         return InitialState(make=lambda: opened.engine.restore(path), words=f"checkpoint {path.name}")
-    seed = opened.recipe.seed
-    words = f"random weights of seed {seed}" if opened.weights.directory is None else \
-        f"the weights of {opened.run.manifest.model_id}"
+    seed, words = opened.recipe.seed, f"the weights of {opened.run.manifest.model_id}"
+    if opened.weights.directory is None:
+        words = f"random weights of seed {seed}"
     return InitialState(make=lambda: opened.initial_state(opened.engine, seed), words=words)
 
 
 def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: Criteria, say: Say) -> dict[str, Facts]:
-    """Replays with something wrong, whose results must differ from the record: otherwise a replay proves nothing."""
+    """Replays that are wrong on purpose: unless their results differ from the record, a replay proves nothing."""
     changed_sources = wrong_replays(plan.source, opened.recipe.algorithm.controls)
     say(", ".join(["controls: another seed, another learning rate, a row left out, another checkpoint",
                    *(words for words, _ in changed_sources.values())]))
@@ -173,7 +176,7 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: C
     other_steps = [step for step in opened.checkpoints_by_step if step != from_step]
     other_state = _initial_state(opened, opened.checkpoint(other_steps[-1])) if other_steps else InitialState(
         make=lambda: opened.engine.init(other_seed), words=f"random weights of seed {other_seed}")
-    # After a checkpoint a seed decides only the order of rows; at step 0 maybe also the initial weights.
+    # After a checkpoint a seed decides only the order of rows; at step 0 it may decide the initial weights, too.
     start_of_other_seed = plan.start if from_step else InitialState(
         make=lambda: opened.initial_state(opened.engine, other_seed), words="another seed")
     return run_controls(plan, replay(opened, other_seed, exact=criteria.exact), other_state, start_of_other_seed,
@@ -181,7 +184,7 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: C
 
 
 def _criteria(opened: ReopenedRun) -> Criteria:
-    """Equal bits if the conditions of the run and here agree, otherwise the tolerance of the number format."""
+    """Equal bits on a CPU under the conditions of the run; otherwise the tolerance of the number format."""
     manifest, device = opened.run.manifest, opened.engine.describe()
     commit, changes = (value if isinstance(value, str) else value.absent for value in code_version())
     packages = sorted({*device.versions} & {*environment.PACKAGES})
@@ -205,7 +208,7 @@ def _criteria(opened: ReopenedRun) -> Criteria:
 
 
 def _replay(opened: ReopenedRun, plan: ReplayPlan) -> tuple[list[Facts], Facts]:
-    """The lines of the replayed steps, and the weights after them where the run kept a checkpoint of that step."""
+    """The lines of the replayed steps, and the comparison of the weights after them with the run's checkpoint."""
     lines, state = [], None
     for line, after in replay_steps(plan):
         lines.append(line)
@@ -221,14 +224,14 @@ def _replay(opened: ReopenedRun, plan: ReplayPlan) -> tuple[list[Facts], Facts]:
 
 
 def answered_units(opened: ReopenedRun, samples: Sequence[Path], *, by_batch: bool) -> list[RecordedEvaluation]:
-    """Answers of the run's last state; empty if that state was not kept. Raises `RequestError` for others' samples."""
+    """Answers of the run's last state; none if it was not kept. Raises `RequestError` for samples of another model."""
     if opened.run.manifest.completed_steps not in opened.checkpoints_by_step:
         return []
     units = []
     for name in opened.run.evaluations():
         unit = opened.run.path / "eval" / name
         config = loads((unit / EVALUATION_CONFIG).read_bytes())
-        # Only answers that this run's state generated.
+        # Not answers that another program or another model gave.
         if config.get("source") == {"kind": "generated"} and config.get("made_from") == opened.run.root:
             units.append(RecordedEvaluation(unit=f"eval/{name}", config=config, by_batch=by_batch,
                                             rows=jsonl.read(unit / PREDICTIONS)[0]))
@@ -244,7 +247,7 @@ def answered_units(opened: ReopenedRun, samples: Sequence[Path], *, by_batch: bo
 
 def ask_again(opened: ReopenedRun, selection: Sequence[tuple[RecordedEvaluation, int]], seed: int,
               say: Say) -> list[dict[str, Any]]:
-    """Generates completions of as many groups as are selected of each unit, chosen by the seed."""
+    """Generates answers again. Each entry of ``selection`` has a number of groups, which the seed chooses."""
     if not selection:
         return []
     say("answers to repeat: " + ", ".join(
@@ -271,7 +274,7 @@ def reopen_run(path: Path, *, data: Path | None = None, weights: Path | None = N
     """
     sealed = SealedRun.open(path)
     run, recipe = sealed.run, sealed.recipe
-    # Files are checked by their digests before a device is opened.
+    # First, because digests are checked without opening a device.
     if PROMPTS in recipe.algorithm.records:
         # The record holds prompts with their tokens: no data file is needed.
         read = RunData(examples=[], held_out=[], items=[], digests={})
@@ -317,7 +320,7 @@ def _recorded_data(sealed: SealedRun, given: Path | None) -> RunData:
 def _recorded_rows(sealed: SealedRun, data: RunData) -> RowSet:
     """The rows that the run was trained on, selected by its row index and checked by its digest."""
     run, digest = sealed.run, sealed.run.manifest.data_digests.get("rows")
-    # A smoke run takes the first traces only, and long rows may be dropped: the index has the rest.
+    # The index names the rows that were used: a smoke run has only the first traces, and long rows may be dropped.
     index = {row["id"]: row for row in jsonl.read(run.path / ROWS)[0]}
     examples = sealed.recipe.algorithm.examples
     known = example_ids(examples, [*index])
@@ -342,10 +345,10 @@ def _recorded_teacher(sealed: SealedRun) -> Teacher | Absent:
         return absent("the run has none")
     try:
         teacher = find_teacher(sealed.loaded, sealed.tokenizer, sealed.shape, recorded_bases(sealed.run))
-        # A missing teacher is no error: the record has its log probabilities.
-        same = teacher.digest == sealed.run.manifest.data_digests.get("teacher")
+        is_recorded_one = teacher.digest == sealed.run.manifest.data_digests.get("teacher")
+    # A missing teacher is no error: the record has its log probabilities.
     except RequestError as error:
         return absent(f"{error.given}; needed: {error.expected}")
     except RecordError as error:
         return absent(str(error))
-    return teacher if same else absent(f"{algorithm.teacher} differs from the teacher of the run")
+    return teacher if is_recorded_one else absent(f"{algorithm.teacher} differs from the teacher of the run")

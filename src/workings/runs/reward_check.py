@@ -1,4 +1,4 @@
-"""`reward check`: the rewards of probes and of the model's own samples, before a run."""
+"""`reward check`: before a run, the rewards of the model's samples and of texts that exploit bad rewards (probes)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -60,8 +60,8 @@ class RewardCheck:
 
     def to_json(self) -> dict[str, Any]:
         """Keys of ``reward check --json``."""
-        tried = {name: [prompt for prompt in self.prompts if name in prompt.probes]
-                 for name in dict.fromkeys(name for prompt in self.prompts for name in prompt.probes)}
+        probe_names = dict.fromkeys(name for prompt in self.prompts for name in prompt.probes)
+        tried = {name: [prompt for prompt in self.prompts if name in prompt.probes] for name in probe_names}
         values: dict[str, Any] = {
             "passed": not self.refusals, "refusals": list(self.refusals), "warnings": list(self.warnings),
             "prompts": len(self.prompts),
@@ -87,8 +87,8 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
                   model: bool = True) -> RewardCheck:
     """Tries a recipe's rewards on its first prompts. Nothing is trained and nothing is written.
 
-    ``model``: sample one group of completions of each; without, no engine is opened and no weight is read. Raises
-    `RequestError`, and `RewardError` if a reward failed.
+    ``model``: whether to sample a group of completions of each prompt; if not, no engine is opened and no weight is
+    read. Raises `RequestError`, and `RewardError` if a reward failed.
     """
     loaded = load_recipe(recipe, overrides)
     if not loaded.recipe.rewards:
@@ -113,38 +113,38 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
         with slow_operation(f"rewarding {len(texts):,} texts"):
             values = rewarder.score(texts)
         with slow_operation(f"rewarding {len(texts):,} texts once more"):
-            again = [rewarder.score(texts)]
+            values_again = rewarder.score(texts)
     with slow_operation(f"rewarding {len(texts):,} texts in another process"), RewardProcess(settings) as other:
-        again.append(other.score(texts))
+        values_elsewhere = other.score(texts)
     with slow_operation(f"judging {len(texts):,} texts"), ScoringProcess(ScoringSettings()) as judge:
         judgements = judge.judge([(text.item, text.text, text.truncated) for text in texts])
     # Before any conclusion: a mean would hide an infinite reward.
     for text_values in values:
         total(text_values, settings)  # raises if the sum is not a number
-    weights = settings.weights
+    # In the order of the texts: for each prompt the named texts, then the model's samples.
     rewards = iter([
-        TextRewards(rewards={name: weights[name] * value for name, value in text_values.items()},
+        TextRewards(rewards={name: settings.weights[name] * value for name, value in text_values.items()},
                     right=judgement.score == 1, tokens=len(text.tokens), truncated=text.truncated)
         for text, text_values, judgement in zip(texts, values, judgements, strict=True)])
     checked = []
     for turn, named, own in zip(turns, written, sampled, strict=True):
-        probe_rewards = {name: next(rewards) for name in named}
+        named_rewards = {name: next(rewards) for name in named}
         checked.append(PromptRewards(
-            prompt=turn.prompt.item.id, right_answer=probe_rewards.pop(RIGHT_ANSWER), probes=probe_rewards,
+            prompt=turn.prompt.item.id, right_answer=named_rewards.pop(RIGHT_ANSWER), probes=named_rewards,
             samples=tuple(islice(rewards, len(own)))))
     return RewardCheck(prompts=tuple(checked), rewards=settings.names, max_new_tokens=settings.max_new_tokens,
-                       changed=tuple(_changed(settings, values, again)))
+                       changed=tuple(_changed(settings, values, [values_again, values_elsewhere])))
 
 
 def _written_texts(resolved: ResolvedRun, settings: RewardSettings,
                    turns: Sequence[PromptTurn]) -> list[dict[str, CompletionToReward]]:
     """The correct answer and the probes of each prompt, by name."""
     item_ids = {turn.prompt.item.id for turn in turns}
-    worked = {trace.id: "\n".join(trace.steps) for trace in resolved.data.traces
-              if trace.id in item_ids and any(step.strip() for step in trace.steps)}
+    steps_by_id = {trace.id: "\n".join(trace.steps) for trace in resolved.data.traces
+                   if trace.id in item_ids and any(step.strip() for step in trace.steps)}
 
     def cut(item: Item, text: str) -> CompletionToReward:
-        # To the length of completions; decoding the remaining tokens, as training does.
+        """The text as a completion, cut to the length of completions like a sample."""
         tokens = resolved.tokenizer.encode(text)
         if len(tokens) <= settings.max_new_tokens:
             return CompletionToReward(item=item, text=text, tokens=tokens, truncated=False)
@@ -153,7 +153,7 @@ def _written_texts(resolved: ResolvedRun, settings: RewardSettings,
 
     written = []
     for item in (turn.prompt.item for turn in turns):
-        steps = worked.get(item.id)
+        steps = steps_by_id.get(item.id)
         texts = {RIGHT_ANSWER: right_answer(item, settings.form, steps), **probes(item, settings.form, steps)}
         written.append({name: cut(item, text) for name, text in texts.items()})
     return written
@@ -181,12 +181,13 @@ def _sampled_texts(resolved: ResolvedRun, rewarder: RewardProcess,
 
 def _changed(settings: RewardSettings, values: Sequence[Mapping[str, float]],
              again: Sequence[Sequence[Mapping[str, float]]]) -> list[str]:
-    """A sentence for each reward whose values differ between calls."""
+    """A sentence for each reward whose ``values`` differ from those of a later call, which ``again`` lists."""
     changed = []
     for name in settings.names:
-        pairs = [(first[name], second[name]) for others in again for first, second in zip(values, others, strict=True)
-                 if first[name] != second[name]]
+        pairs = [(first[name], then[name]) for others in again for first, then in zip(values, others, strict=True)
+                 if first[name] != then[name]]
         if pairs:
+            first_value, later_value = pairs[0]
             changed.append(f"the reward {name} changes when computed again for the same completions (first "
-                           f"{pairs[0][0]:g}, then {pairs[0][1]:g}): it cannot be verified")
+                           f"{first_value:g}, then {later_value:g}): it cannot be verified")
     return changed

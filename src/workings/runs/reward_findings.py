@@ -1,7 +1,8 @@
-"""Findings about rewards: pure arithmetic on the rewards of probes, samples and correct answers.
+"""Findings about rewards, from the rewards of probes, samples and correct answers.
 
-A wrong probe must earn less than the correct answer, and no more than the model's median sample. A correct probe is a
-clumsy answer and must not earn more than the plain one. Rewards that a probe earns legitimately do not count.
+A probe is a text that exploits bad rewards (`workings.runs.probes`). A wrong probe must earn less than the correct
+answer, and no more than the model's median sample. A correct probe, such as 100 times the correct answer, must not earn
+more than the plain answer. Rewards that a probe earns legitimately do not count.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,8 +20,8 @@ LEGITIMATE_REWARDS: Mapping[str, frozenset[str]] = {
 """Rewards that a wrong probe earns legitimately, by probe: for its form, correct steps or shortness."""
 UNJUDGED_PROBE = "answer without steps"
 """Probe that is shown and never refused: the reward `answer` pays for a correct answer in the correct form."""
-# Tolerance for equal sums of weights times values.
 ROUNDING = 1e-9
+"""Sums of rewards that differ by less are equal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,55 +69,57 @@ def refusals(prompts: Sequence[PromptRewards]) -> list[str]:
     for probe in prompts[0].probes:
         if probe == UNJUDGED_PROBE:
             continue
-        has = [prompt for prompt in prompts if probe in prompt.probes]
-        wrong = [prompt for prompt in has if not prompt.probes[probe].right]
-        right = [prompt for prompt in has if prompt.probes[probe].right]
+        probed = [prompt for prompt in prompts if probe in prompt.probes]
+        wrong = [prompt for prompt in probed if not prompt.probes[probe].right]
+        right = [prompt for prompt in probed if prompt.probes[probe].right]
         # Report a probe once: if it beats the samples, skip the comparison with correct answers.
         sentences.append(_against_samples(probe, wrong) or _against_answer(probe, wrong, right=False))
-        # Other probes are correct by chance.
+        # Only these two are correct on purpose.
         if probe in ("very long", "answer repeated"):
             sentences.append(_against_answer(probe, right, right=True))
     return [sentence for sentence in sentences if sentence]
 
 
 def _against_samples(probe: str, wrong: Sequence[PromptRewards]) -> str:
+    """A sentence if a wrong probe earns more than the model's median sample; otherwise an empty text."""
     if not wrong or not wrong[0].samples:
         return ""
-    left_out = LEGITIMATE_REWARDS.get(probe, frozenset())
-    counted = sorted(left_out & set(wrong[0].right_answer.rewards))
-    excluded = f" ({' and '.join(counted)} not counted: it earns them legitimately)" if counted else ""
+    excluded = LEGITIMATE_REWARDS.get(probe, frozenset())
     sentence = _earns_more(
-        probe, wrong, left_out, "is wrong and earns", "the model's median sample",
-        [prompt.median_sample_reward(left_out) for prompt in wrong],
+        probe, wrong, excluded, "is wrong and earns", "the model's median sample",
+        [prompt.median_sample_reward(excluded) for prompt in wrong],
         lambda prompt, reward: fmean([sample.rewards[reward] for sample in prompt.samples]))
-    return sentence and sentence + excluded
+    names = sorted(excluded & set(wrong[0].right_answer.rewards))
+    if sentence and names:
+        return f"{sentence} ({' and '.join(names)} not counted: it earns them legitimately)"
+    return sentence
 
 
 def _against_answer(probe: str, prompts: Sequence[PromptRewards], *, right: bool) -> str:
-    """Compares with the plain correct answer: a correct probe must not earn more, and a wrong one must earn less."""
-    # A truncated answer is no reference.
+    """A sentence if a correct probe earns more than the correct answer, or a wrong one as much; else an empty text."""
+    # An answer that was cut off is no reference.
     prompts = [prompt for prompt in prompts if prompt.right_answer.right]
-    left_out = LENGTH_REWARDS if right else frozenset[str]()
-    words = ("earns", "the plain correct answer") if right else ("is wrong and earns", "the correct answer")
-    return _earns_more(probe, prompts, left_out, *words,
-                       [prompt.right_answer.reward(left_out) for prompt in prompts],
+    excluded = LENGTH_REWARDS if right else frozenset[str]()
+    earns, reference = ("earns", "the plain correct answer") if right else ("is wrong and earns", "the correct answer")
+    return _earns_more(probe, prompts, excluded, earns, reference,
+                       [prompt.right_answer.reward(excluded) for prompt in prompts],
                        lambda prompt, reward: prompt.right_answer.rewards[reward], equal_is_too_much=not right)
 
 
-def _earns_more(probe: str, prompts: Sequence[PromptRewards], left_out: frozenset[str], earns: str, than: str,
-                others: Sequence[float], other: Callable[[PromptRewards, str], float], *,
+def _earns_more(probe: str, prompts: Sequence[PromptRewards], excluded: frozenset[str], earns: str, reference: str,
+                reference_sums: Sequence[float], reference_reward: Callable[[PromptRewards, str], float], *,
                 equal_is_too_much: bool = False) -> str:
-    """The sentence that a probe earns more than something else (``others`` by prompt); empty if it does not."""
+    """The sentence that a probe earns more than a reference, whose sums are given by prompt; else an empty text."""
     if not prompts:
         return ""
-    earned, less = fmean([prompt.probes[probe].reward(left_out) for prompt in prompts]), fmean(others)
-    if earned < less - ROUNDING or (earned <= less + ROUNDING and not equal_is_too_much):
+    earned, limit = fmean([prompt.probes[probe].reward(excluded) for prompt in prompts]), fmean(reference_sums)
+    if earned < limit - ROUNDING or (earned <= limit + ROUNDING and not equal_is_too_much):
         return ""
-    more = f"{earned - less:.3g} more" if earned > less + ROUNDING else "as much"
-    gains = {name: fmean([prompt.probes[probe].rewards[name] - other(prompt, name) for prompt in prompts])
-             for name in prompts[0].right_answer.rewards if name not in left_out}
-    return (f"the probe `{probe}` {earns} {earned:.3g}; {than} earns {less:.3g}: {more}, most of it by the reward "
-            f"{max(gains, key=gains.__getitem__)}")
+    more = f"{earned - limit:.3g} more" if earned > limit + ROUNDING else "as much"
+    gains = {name: fmean([prompt.probes[probe].rewards[name] - reference_reward(prompt, name) for prompt in prompts])
+             for name in prompts[0].right_answer.rewards if name not in excluded}
+    return (f"the probe `{probe}` {earns} {earned:.3g}; {reference} earns {limit:.3g}: {more}, most of it by the "
+            f"reward {max(gains, key=gains.__getitem__)}")
 
 
 def warnings(prompts: Sequence[PromptRewards], max_new_tokens: int) -> list[str]:
@@ -125,8 +128,9 @@ def warnings(prompts: Sequence[PromptRewards], max_new_tokens: int) -> list[str]
     samples = [sample for prompt in prompts for sample in prompt.samples]
     equal = equal_reward_groups(prompts)
     if samples and 2 * equal > len(prompts):
-        sentences.append(f"{equal} of {len(prompts)} groups have equal rewards: "
-                         f"{'nothing' if equal == len(prompts) else 'little'} to learn; {_what_to_do(samples)}")
+        left = "nothing" if equal == len(prompts) else "little"
+        sentences.append(f"{equal} of {len(prompts)} groups have equal rewards: {left} to learn; "
+                         f"{_what_to_do(samples)}")
     cut = sum(sample.truncated for sample in samples)
     if samples and 2 * cut >= len(samples):
         sentences.append(f"{cut} of {len(samples)} completions were cut off at algorithm.max_new_tokens "

@@ -34,12 +34,12 @@ def data_digests(setup: TrainSetup) -> dict[str, str]:
 
 
 def request_of(setup: TrainSetup) -> dict[str, dict[str, Any]]:
-    """What a run must have in common with the one that it resumes, by the name of its file."""
+    """Contents of the files in which a resumed run must be equal to this one, by their names."""
     return {layout.CONFIG: setup.config, layout.DATA_DIGESTS: data_digests(setup)}
 
 
 def base_from(run: Path, base: Path) -> str | dict[str, str]:
-    """The folder that a recipe's paths start from, relative to the run; absent where it would name a user's folder."""
+    """The path from the run to the folder ``base`` of a recipe; absent if it would name a user's folder."""
     # The final folder does not exist while the run is written, so only its parent is resolved.
     folder, start = run.parent.resolve() / run.name, base.resolve()
     relative = Path(os.path.relpath(start, folder)).as_posix()
@@ -48,7 +48,7 @@ def base_from(run: Path, base: Path) -> str | dict[str, str]:
 
 
 def files_from(run: Path, loaded: LoadedRecipe) -> dict[str, Any]:
-    """Paths of the recipe's files relative to the run's folder, by dotted key, where they say more than the recipe."""
+    """Paths of the recipe's files relative to the run's folder, by dotted key, if they differ from the recipe's."""
     def change(name: str) -> str:
         path = loaded.path(name)
         if not is_data_or_model_path(path) or (loaded.kept and path.is_relative_to(loaded.base.parent.resolve())):
@@ -60,18 +60,19 @@ def files_from(run: Path, loaded: LoadedRecipe) -> dict[str, Any]:
         return relative if relative.startswith("..") else f"./{relative}"
 
     values = loaded.recipe.model_dump(mode="json")
-    written, moved = dict(leaves(values)), dict(leaves(with_changed_paths(values, change)))
-    return {key: name for key, name in moved.items() if name != written[key]}
+    in_recipe, from_run = dict(leaves(values)), dict(leaves(with_changed_paths(values, change)))
+    return {key: name for key, name in from_run.items() if name != in_recipe[key]}
 
 
 def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     """Writes recipe, data, environment and plan: everything that is known before the first step."""
     loaded = setup.loaded
     writer.write_text(layout.RECIPE, loaded.text)
+    # A recipe whose files are kept in the run starts from its own copy.
+    base = Path(layout.RECIPE).parent.as_posix() if loaded.kept else base_from(writer.final, loaded.base)
     writer.write_json(layout.OVERRIDES, {
         "origin": Path(loaded.origin).name, "overrides": list(loaded.overrides), "renamed": list(loaded.renamed),
-        "chosen": list(loaded.chosen), "files": files_from(writer.final, loaded), "base": Path(
-            layout.RECIPE).parent.as_posix() if loaded.kept else base_from(writer.final, loaded.base)})
+        "chosen": list(loaded.chosen), "files": files_from(writer.final, loaded), "base": base})
     for name in loaded.kept:
         writer.write_cleaned(name, (loaded.base.parent / name).read_bytes())
     for name, values in request_of(setup).items():

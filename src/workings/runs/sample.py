@@ -18,25 +18,19 @@ from workings.samples.draw import SampleRequest, sample
 from workings.samples.unit import SampleUnit
 from workings.scoring.items import Item
 
-Say = Callable[[str], None]
-
 OPTIMIZER_PARTS = ("moments", "master weights")
 """Parts of memory that only training needs."""
 
 
 def completions_at_a_time(request: EngineRequest, device: DeviceFacts, *, longest: int, new_tokens: int,
                           can_train: bool) -> tuple[int, str]:
-    """The largest power of two up to `MAX_PROMPTS` that fits with room to spare, and the sentence that says why.
+    """The largest power of two up to `MAX_PROMPTS` that fits well within the memory, and the sentence that says why.
 
-    Args:
-        request: the request by which the engine was opened.
-        device: the engine's device.
-        longest: tokens of the longest prompt.
-        new_tokens: tokens of the longest completion.
-        can_train: whether the optimizer's state is in memory, as it is after a checkpoint was restored.
+    The engine was opened by ``request`` on ``device``. ``longest`` and ``new_tokens`` are the tokens of the longest
+    prompt and completion. ``can_train``: the optimizer's state is in memory, too, because a checkpoint was restored.
     """
     mesh = MeshShape.of(device.mesh)
-    # Engines pad prompts, to a power of two at most.
+    # Engines pad a prompt of 5 tokens to 8 at most.
     padded = 1 << (longest - 1).bit_length()
 
     def verdict_of(rows: int) -> Verdict:
@@ -55,12 +49,12 @@ def completions_at_a_time(request: EngineRequest, device: DeviceFacts, *, longes
 
 def sample_run(run: str | Path, prompts: Sequence[Item], out: Path, *, request: SampleRequest,
                device: str = AS_RECORDED, weights: WeightsRequest | None = None,
-               say_planned_batch: Say | None = None) -> SampleUnit:
+               say_planned_batch: Callable[[str], None] | None = None) -> SampleUnit:
     """Samples completions with a run's last checkpoint, or with other weights, and seals them at ``out``.
 
     Arguments and errors are those of `workings.runs.evaluate.evaluate_run`, with questions in place of items.
-    ``say_planned_batch``: plan the largest batch size that fits the device, and call this with the sentence that says
-    so; None: use the request's batch size.
+    ``say_planned_batch``: gets a sentence about the largest batch size that fits the device, which is then used; None:
+    the request's batch size is used.
     """
     # A wrong request is refused before a model is opened, which may take minutes.
     refuse_existing(out)
@@ -70,8 +64,8 @@ def sample_run(run: str | Path, prompts: Sequence[Item], out: Path, *, request: 
 
 
 def _sized(opened: OpenedModel, items: Sequence[Item], out: Path, request: SampleRequest,
-           say_planned_batch: Say | None) -> SampleRequest:
-    """The request with the largest batch size that fits, or that of an interrupted attempt."""
+           say_planned_batch: Callable[[str], None] | None) -> SampleRequest:
+    """The request with the batch size of an interrupted attempt, or else the largest one that fits."""
     if say_planned_batch is None or not items:
         return request
     before = partial_unit_path(out) / EVALUATION_CONFIG

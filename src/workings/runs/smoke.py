@@ -50,7 +50,6 @@ def shrink(loaded: LoadedRecipe, steps: int = STEPS) -> LoadedRecipe:
         values["data"]["template"] = "tokenizer"
     # A tiny model has no per-layer embeddings that could be on the host.
     values.get("memory", {}).pop("per_layer_embeddings", None)
-    # This machine and not the recipe's device.
     values.pop("device", None)
     values.pop("mesh", None)
     values["batch"]["micro_batch"] = min(ROWS, recipe.batch.micro_batch)

@@ -67,12 +67,11 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
     Raises `RequestError` if the request is wrong, and `DoesNotFit`, which names the nearest plan that fits.
     """
     loaded = with_choices(load_recipe(recipe, overrides))
-    opened = nullcontext(group) if group else ProcessGroup.of(loaded.recipe.engine)
-    with opened as processes:
+    with nullcontext(group) if group else ProcessGroup.of(loaded.recipe.engine) as processes:
         setup = prepare_to_train(processes, loaded, out, resume=resume, smoke=smoke, force=force)
         facts = _manifest_facts(setup, smoke)
         checks = _agree(processes, setup)
-        # From here on a signal is a request to stop. Before, it ends the process, with nothing to save.
+        # From here on a signal is a request to stop. Before, it ends the process, because nothing has to be saved.
         with StopRequest() as stop:
             if not processes.is_coordinator:
                 shared = processes.work(setup.engine, setup.weights.directory, lambda: stop.requested)
@@ -83,7 +82,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
                 examination = doctor(setup.loaded, out=out.parent, kernels=False)
             attempt = Attempt.begin(setup, out, resume, examination)
             writer = attempt.writer
-            # After compiling and before the first weight, resident memory belongs to compiler and libraries.
+            # Now, because after compiling and before the first weight the memory is that of compiler and libraries.
             writer.write_json(layout.MEASURED, memory_before(setup))
             try:
                 outcome = attempt.take_steps(on_step, stop, processes)
@@ -95,12 +94,12 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
                 raise
             finally:
                 writer.close()  # no effect after sealing; after an error the folder is kept for a resume
-        return _sent(processes, result)
+        return _sent_to_workers(processes, result)
 
 
 def prepare_to_train(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume: bool, smoke: int,
                      force: bool) -> TrainSetup:
-    """The prepared run, which fits, with its tensors on this machine. Raises as `train`."""
+    """Prepares a run, refuses it if it does not fit, and downloads its tensors. Raises as `train`."""
     if processes.is_coordinator:
         _check_out(out, resume)
     setup = _prepared(processes, loaded, smoke)
@@ -113,7 +112,7 @@ def prepare_to_train(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *
 
 
 def _agree(processes: ProcessGroup, setup: TrainSetup) -> list[dict[str, Any]]:
-    """The device checks of all processes, which have prepared the same run. Raises as `ProcessGroup.agree`."""
+    """Checks that all processes prepared the same run; returns their device checks. Raises as `ProcessGroup.agree`."""
     # A process with other rows, weights or versions would train silently wrong.
     must_agree = facts_of(setup.engine) | {"recipe": setup.config, "data": data_digests(setup),
                                            "workings": version("workings")}
@@ -122,8 +121,8 @@ def _agree(processes: ProcessGroup, setup: TrainSetup) -> list[dict[str, Any]]:
         with slow_operation("hashing the weights"):
             must_agree["weights"] = weight_digests(setup.weights.directory)
         own["weights"] = json_digest(must_agree["weights"])
-    # Separately, because `own` is recorded and the name of a host is not. The others learn of a refusal while they
-    # wait for the second agreement.
+    # Separately, because `own` is recorded and the name of a host is not. After a refusal here, the other processes
+    # stop while they wait for the second agreement.
     hosts = processes.agree({}, {"host": socket.gethostname()})
     refuse_sampling_over_hosts(setup.recipe, setup.device.mesh, [each["host"] for each in hosts])
     return processes.agree(must_agree, own)
@@ -132,11 +131,12 @@ def _agree(processes: ProcessGroup, setup: TrainSetup) -> list[dict[str, Any]]:
 def refuse_sampling_over_hosts(recipe: Recipe, mesh: Mapping[str, int], hosts: Sequence[str]) -> None:
     """Raises `RequestError` for rollouts of a model that is split over hosts: each token would gather all weights.
 
-    ``hosts``: names of the hosts, by process; the processes of a copy follow each other.
+    ``hosts``: name of each process's host. The processes of a copy of the model follow each other: with two copies,
+    processes 0 and 1 of 4 hold the first one.
     """
-    each = max(1, len(hosts) // mesh.get("replicate", 1))
-    split = any(len({*hosts[first:first + each]}) > 1 for first in range(0, len(hosts), each))
-    if split and recipe.algorithm.examples == "prompts" and recipe.sampler is None:
+    copy_size = max(1, len(hosts) // mesh.get("replicate", 1))
+    is_split = any(len({*hosts[first:first + copy_size]}) > 1 for first in range(0, len(hosts), copy_size))
+    if is_split and recipe.algorithm.examples == "prompts" and recipe.sampler is None:
         number = len({*hosts})
         other = f"sampler.name={' or '.join(map(choice_name, samplers()))}"
         raise RequestError(f"algorithm.name: {recipe.algorithm.name} would sample from a model that is split over "
@@ -145,14 +145,14 @@ def refuse_sampling_over_hosts(recipe: Recipe, mesh: Mapping[str, int], hosts: S
                            "would go over the network", f"{other}, or mesh.replicate={number}")
 
 
-def _sent(processes: ProcessGroup, result: TrainResult) -> TrainResult:
-    """The result, which workers, who have no record, receive with the last call, when the group is left."""
+def _sent_to_workers(processes: ProcessGroup, result: TrainResult) -> TrainResult:
+    """The result. The other processes, which have no record, receive it when process 0 leaves the group."""
     processes.outcome = {"status": result.status, "reason": result.reason, "steps": result.steps}
     return result
 
 
 def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smoke: int) -> TrainResult:
-    """A sealed run with an interrupted evaluation, without its state, for process 0. Nothing is written.
+    """The result of a sealed run whose evaluation was interrupted, without its state. Nothing is written.
 
     Raises `RequestError` if the request differs from that of the run.
     """
@@ -163,7 +163,7 @@ def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smo
     refuse_other_request([out], request_of(setup), setup.device.mesh)
     run = RunRecord.open(out)
     manifest = run.manifest
-    return _sent(processes, TrainResult(
+    return _sent_to_workers(processes, TrainResult(
         status=manifest.status, reason=manifest.status_reason, steps=manifest.completed_steps, run=out, setup=setup,
         metrics=run.metrics()))
 
@@ -197,7 +197,7 @@ def _manifest_facts(setup: TrainSetup, smoke: int) -> dict[str, Any]:
 
 def _all_checks(checks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The device checks of all processes as one: every device by its name, the largest of the differences."""
-    # The checks come by index, so the first one is that of process 0, which writes the record.
+    # The first one is that of process 0, which writes the record.
     own = checks[0]
     if len(checks) == 1:
         return {**own, "processes": 1}
@@ -222,8 +222,8 @@ def _check_out(out: Path, resume: bool) -> None:
     refuse_unit_name(out)
     if out.exists():
         # A run that failed before its first checkpoint cannot be resumed.
-        way_on = "" if (out / layout.SEAL).is_file() and not has_checkpoint(out) else (
-            ", or add --resume if that run did not finish")
+        can_resume = has_checkpoint(out) or not (out / layout.SEAL).is_file()
+        way_on = ", or add --resume if that run did not finish" if can_resume else ""
         raise RequestError(f"--out {out} already exists", "a directory that does not exist yet",
                            f"choose another --out{way_on}")
     refuse_taken(out)

@@ -84,9 +84,9 @@ class TrainAndEvaluateResult:
     scorecard: Scorecard | None = None
     base: BaseResult | None = None
     base_missing: str = ""
-    """Why there is no base although the recipe wants one."""
+    """Why there is no ``base`` although the recipe wants one."""
     warning: str = ""
-    """Warning about its answers; empty with a base, whose comparison has it."""
+    """Warning about the run's answers; empty with a ``base``, whose comparison has it."""
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `train --json`."""
@@ -156,13 +156,13 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
 
 
 def train_to_the_end(recipe: str | LoadedRecipe, out: Path, say: Callable[[str], None], *, again: str) -> None:
-    """Continues `train_and_evaluate` where an earlier call stopped; does nothing if the run is complete.
+    """Runs `train_and_evaluate`, or continues where an earlier call stopped; does nothing if the run is complete.
 
-    ``say`` prints progress; ``again`` says in words which command resumes the run. Raises `Interrupted` if it was
+    ``say`` prints progress; ``again`` is the command that resumes the run, in words. Raises `Interrupted` if it was
     stopped, and `RecordError` if it failed.
     """
     if partial_path(out).exists():
-        recovery.finish_sealing(out)  # killed while it was sealed: there is nothing to resume
+        recovery.finish_sealing(out)  # a run that was killed during its sealing has nothing to resume
     left = what_is_left(out)
     if left == "nothing":
         say(f"{out} is complete and is reused")
@@ -184,7 +184,7 @@ def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateRes
     sealed = RunRecord.open(training.run)
     unit = training.run / RECIPE_EVALUATION
     if not unit.exists() and (training.state is None or sealed.kept_step != training.steps):
-        # Free the last weights before reading the kept ones.
+        # First None, so that the last weights are freed before the kept ones are read.
         training = replace(training, state=None)
         training = replace(training, state=setup.engine.restore(sealed.kept_checkpoint().path))
     if unit.exists():

@@ -27,8 +27,8 @@ CUT_OFF_SHARE = 0.1
 class Display(ProgressListener):
     """Live progress on standard error, and lines for the run's log.
 
-    ``start``: progress before the first step; ``log`` writes a line to the run's log; ``memory``: contents of
-    `plan/plan.json`, and of `plan/measured.json` before the first step.
+    ``start``: progress before the first step. ``log`` writes a line to the run's log. ``memory``: the contents of
+    `plan/plan.json`, and those that `plan/measured.json` has before the first step.
     """
 
     def __init__(self, name: str, steps: int, start: Progress, log: Callable[[str], None],
@@ -87,8 +87,8 @@ class Display(ProgressListener):
         """Shows a finished step."""
         self._first_step.close()
         self._lines.append(line)
-        now = pace(list(self._lines), self._steps, first=self._first)
-        speed = "" if now is None else f"  {now.text}"
+        recent_pace = pace(list(self._lines), self._steps, first=self._first)
+        speed = "" if recent_pace is None else f"  {recent_pace.text}"
         # With rewards or a teacher, the loss does not show the progress of learning.
         goal = next((f"{name} {line[name]:.3f}" for name in ("reward", "kl_teacher") if name in line),
                     f"loss {line['loss']:.4f}")

@@ -1,4 +1,4 @@
-"""The training loop, which is the same for every engine and every way of training."""
+"""The training loop. It is the same for every engine and every way of learning."""
 
 import math
 import time
@@ -41,7 +41,7 @@ class Progress:
 
 
 class RunHooks:
-    """What the loop calls: record, display, checkpoints, and requests to stop. These methods do nothing."""
+    """What the loop calls to record, display and save a run, and to ask if it should end. Here nothing happens."""
 
     def write_metrics(self, line: dict[str, Any]) -> None:
         """Writes a step's metrics line."""
@@ -56,7 +56,6 @@ class RunHooks:
 
     def checkpoint_is_due(self, step: int) -> bool:
         """Whether a checkpoint follows this step; the last step always has one."""
-        del step
         return False
 
     def save_checkpoint(self, state: State, progress: Progress) -> None:
@@ -122,7 +121,7 @@ class TrainingLoop:
                     # Waiting for the batch counts as time of the step; evaluation and saving do not.
                     started = time.perf_counter()
                     prepared = self.experience.next_batch(state, self.progress.position, step)
-                    # The next batch is made during the step.
+                    # The next batch is made while the engine takes the step.
                     if step < self.training.steps:
                         self.experience.prefetch(prepared.after, thread)
                     state, result = self.engine.step(state, prepared.batch, self.training.rate_at(step))
@@ -159,7 +158,7 @@ class TrainingLoop:
         self.progress = self.progress.after(prepared, seconds)
         if self.hooks.checkpoint_is_due(step) or step == self.training.steps:
             self._save(state)
-        # Last, because callbacks of the caller may raise in it.
+        # Last, because it calls functions of the user, which may raise.
         self.hooks.step_done(line, self.progress)
 
     def _save(self, state: State) -> None:

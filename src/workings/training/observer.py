@@ -68,7 +68,7 @@ class HeldOutObserver:
         """The mean negative log likelihood over all supervised tokens of the batches, in nats."""
         if not self.batches:
             return {}
-        # Sums instead of means, as if all batches were one.
+        # Every token counts the same, as if all batches were one.
         sums = [self.engine.evaluate(state, batch) for batch in self.batches]
         tokens = sum(part.supervised_tokens for part in sums)
         return {"evaluation_loss": sum(part.loss_sum for part in sums) / tokens, "evaluation_supervised_tokens": tokens}

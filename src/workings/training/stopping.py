@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1")
-"""Ctrl-C; schedulers and `kill`; a closed terminal; Ctrl-\\; Slurm's `--signal=USR1` before the time limit."""
+"""They come from: Ctrl-C; schedulers and `kill`; a closed terminal; Ctrl-\\; Slurm's `--signal=USR1` before a limit."""
 SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))
 """The signals of `NAMES` that this system has; Windows has the first two."""
 ASKED = "stopping when the step under way is done and saved"
@@ -42,14 +42,14 @@ def leave_closed_terminal(number: int) -> None:
 class StopRequest:
     """In this context the first signal of `SIGNALS` sets `requested`; a second signal ends the process as usual.
 
-    The first signal prints `ASKED` at once, by a thread: Python runs a signal's handler only when the engine's current
-    call returns, which may take minutes. A hang-up that is ignored (`nohup`) stays ignored.
+    A thread prints `ASKED` as soon as the first signal arrives. The signal's handler cannot: Python runs it only when
+    the engine's current call returns, which may take minutes. A hang-up that is ignored (`nohup`) stays ignored.
     """
 
     def __init__(self) -> None:
         self.requested = False
         self._previous: dict[int, Any] = {}
-        self._watch = ExitStack()
+        self._answering = ExitStack()
 
     def __enter__(self) -> "StopRequest":
         # Only the main thread can handle signals; a server may train in another one.
@@ -58,11 +58,11 @@ class StopRequest:
         for number in SIGNALS:
             if number in (signal.SIGINT, signal.SIGTERM) or signal.getsignal(number) is not signal.SIG_IGN:
                 self._previous[number] = signal.signal(number, self._handle)
-        self._watch.enter_context(_answered({*self._previous}))
+        self._answering.enter_context(_answered({*self._previous}))
         return self
 
     def __exit__(self, *unused: object) -> None:
-        self._watch.close()
+        self._answering.close()
         self._restore()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
@@ -80,7 +80,7 @@ class StopRequest:
 def _answered(numbers: set[int]) -> Iterator[None]:
     """In this context print `ASKED` when the first signal with one of these numbers arrives."""
     receiver, sender = socket.socketpair()
-    # Python's low-level handler writes the signal's number to the socket at once.
+    # Python's low-level handler writes each signal's number as a byte to the socket, without waiting for the engine.
     sender.setblocking(False)
     before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
     thread = threading.Thread(target=_answer_first, args=(receiver, numbers), daemon=True)
@@ -95,9 +95,10 @@ def _answered(numbers: set[int]) -> Iterator[None]:
 
 
 def _answer_first(receiver: socket.socket, numbers: set[int]) -> None:
-    while number := receiver.recv(1):
-        if number[0] in numbers:
-            leave_closed_terminal(number[0])
+    while received := receiver.recv(1):
+        number = received[0]
+        if number in numbers:
+            leave_closed_terminal(number)
             with suppress(OSError):
                 sys.stderr.write(f"{ASKED}\n")
                 sys.stderr.flush()

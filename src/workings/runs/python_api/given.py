@@ -1,4 +1,4 @@
-"""Rows and rewards given in Python: they become files, which the run keeps with their digests."""
+"""Writes rows and reward functions that a Python program gives to files, which the run keeps with their digests."""
 
 import builtins
 import dis
@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import starmap
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import CodeType, FunctionType
@@ -17,7 +18,7 @@ from workings.config.recipe_paths import with_changed_paths
 from workings.data.importing.formats import PAIR_FORMATS, VERDICT_FORMATS, whole_completion
 from workings.data.importing.hints import by_its_keys, looks_like
 from workings.data.importing.run import ImportRequest, import_records
-from workings.data.importing.sources import Records, RecordSource, SourceRecord
+from workings.data.importing.sources import RecordSource, SourceRecord
 from workings.errors import RequestError
 from workings.record import atomic
 from workings.record.redact import cleaned
@@ -34,7 +35,7 @@ IN_A_FILE = '"FILE.py:FUNCTION", for a function in its own file'
 
 
 def rows_of(data: Any, name: str) -> list[dict[str, Any]]:
-    """Rows as dicts of a list of dicts, a pandas frame, or a `datasets.Dataset`; a missing value of a frame is None."""
+    """The rows of the argument ``name`` as dicts: of a list of dicts, a pandas frame, or a `datasets.Dataset`."""
     if hasattr(data, "to_dict") and hasattr(data, "columns"):  # a frame; iterating over it would give column names
         data = data.to_dict("records")
     elif hasattr(data, "to_list") and hasattr(data, "column_names"):  # a Dataset
@@ -80,15 +81,11 @@ def write_given_traces(data: Any, out: Path, *, split_completions: bool) -> str:
                                'the same keys in every row; a row without reasoning has "steps": []')
 
     keep = form == COMPLETIONS and not split_completions and all(map(_is_one_text, rows))
-
-    def records() -> Records:
-        return (SourceRecord(number, row) for number, row in enumerate(rows, start=1))
-
+    source = RecordSource("data", "row", lambda: starmap(SourceRecord, enumerate(rows, start=1)))
     try:
-        import_records(RecordSource("data", "row", records), out, ImportRequest(
-            format=form, labels={}, completions="keep" if keep else "split"))
+        import_records(source, out, ImportRequest(format=form, labels={}, completions="keep" if keep else "split"))
     except RequestError as wrong:
-        # Other proposals of an import are options of `workings data import`, which was not called.
+        # Its proposals after "; try " are options of `workings data import`, which was not called.
         raise RequestError(wrong.given.partition("; try ")[0], wrong.expected,
                            "correct that row, leave it out, or remove the key from all rows") from None
     return form
@@ -114,8 +111,8 @@ def write_given_items(data: Any, out: Path) -> None:
     lines = []
     for number, row in enumerate(cleaned(rows_of(data, "items")), start=1):
         # With an `expected_answer`, `answer` may be anything, such as a worked solution.
-        names = {"question": "prompt", "answer": "expected_answer"} if "expected_answer" not in row else {}
-        item = {"id": f"item-{number:05d}"} | {names.get(key, key): value for key, value in row.items()
+        renamed = {} if "expected_answer" in row else {"question": "prompt", "answer": "expected_answer"}
+        item = {"id": f"item-{number:05d}"} | {renamed.get(key, key): value for key, value in row.items()
                                                if value is not None}
         if missing := {"prompt", "expected_answer"} - item.keys():
             raise RequestError(f"items: row {number} has the keys {', '.join(row)}",
@@ -167,8 +164,8 @@ def _named_function(scorer: Callable[..., Any]) -> FunctionType:
     name = getattr(scorer, "__name__", type(scorer).__name__)
     if isinstance(scorer, FunctionType) and name != "<lambda>":
         return scorer
-    raise RequestError(f"rewards: {'a lambda has no name' if name == '<lambda>' else f'{name} is not a function'}",
-                       f"a function that is defined by its name, or {IN_A_FILE}",
+    problem = "a lambda has no name" if name == "<lambda>" else f"{name} is not a function"
+    raise RequestError(f"rewards: {problem}", f"a function that is defined by its name, or {IN_A_FILE}",
                        f"{SIGNATURE} return [...]; rewards=[my_reward]")
 
 
@@ -182,7 +179,7 @@ def _module_file(function: FunctionType) -> str:
 
 
 def _own_source(function: FunctionType) -> str:
-    """The function's self-contained source. Raises `RequestError`."""
+    """The source of a function. Raises `RequestError` if it needs anything from outside the function."""
     name = function.__name__
     if function.__code__.co_freevars:
         _refuse_needs(name, function.__code__.co_freevars)

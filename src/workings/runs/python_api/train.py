@@ -32,7 +32,7 @@ MAX_LENGTH = 1024
 ANSWERS_ALONE = "answer_only"
 """Value of `data.reasoning` if no row has steps."""
 QUESTIONS = "items"
-"""Format of rows that are questions with expected answers, for algorithms with rollouts."""
+"""Format of rows that are questions with expected answers. Only algorithms that sample answers can use them."""
 BATCH = {"micro_batch": 4, "accumulation": 4}
 """Section `batch` for many rows."""
 FINAL_SHARE = 0.1
@@ -95,7 +95,7 @@ def _counterpart(name: str) -> str:
 
 @contextmanager
 def keyword_recipe(keywords: Keywords) -> Iterator[LoadedRecipe]:
-    """The recipe; given rows are files as long as the context lasts. Raises `RequestError`."""
+    """The recipe of these arguments. In this context rows that were given are files. Raises `RequestError`."""
     _check(keywords)
     with TemporaryDirectory(prefix="workings-") as folder:
         # Laid out like the run directory, so that the recipe in the run finds the run's copies.
@@ -124,7 +124,7 @@ def keyword_recipe(keywords: Keywords) -> Iterator[LoadedRecipe]:
 
 
 def _chosen(values: Mapping[str, Any], form: str, loaded: LoadedRecipe) -> Iterator[str]:
-    """Settings that the rows decided."""
+    """A sentence for each setting that the rows decided, such as `batch: 2 x 1, to match the number of rows`."""
     if values["data"]["reasoning"] == ANSWERS_ALONE == loaded.recipe.data.reasoning:
         yield f"data.reasoning: {ANSWERS_ALONE}: " + (
             "completions are learned as given; data.reasoning=tags (think, hashes) splits them into steps and answer"
@@ -135,16 +135,16 @@ def _chosen(values: Mapping[str, Any], form: str, loaded: LoadedRecipe) -> Itera
 
 
 def _traces(keywords: Keywords, folder: Path) -> tuple[str, str]:
-    """Value of `data.traces`, and the format of given rows; empty for a file or a shipped set."""
+    """Value of `data.traces`, and the format of given rows; without a format for a file or a shipped set."""
     if named := _file(keywords.data):
         return named, ""
     rows = given.rows_of(keywords.data, "data")
     if "expected_answer" in rows[0] and "steps" not in rows[0]:
         given.write_given_items(rows, folder / GIVEN_TRACES)
         return f"../{GIVEN_TRACES}", QUESTIONS
-    form = dict(_pairs(keywords.overrides)).get("data.reasoning", ANSWERS_ALONE)
+    reasoning = dict(_pairs(keywords.overrides)).get("data.reasoning", ANSWERS_ALONE)
     return f"../{GIVEN_TRACES}", given.write_given_traces(rows, folder / GIVEN_TRACES,
-                                                    split_completions=form != ANSWERS_ALONE)
+                                                    split_completions=reasoning != ANSWERS_ALONE)
 
 
 def _values(keywords: Keywords, traces: str, form: str, written: Path) -> dict[str, Any]:
@@ -152,13 +152,15 @@ def _values(keywords: Keywords, traces: str, form: str, written: Path) -> dict[s
 
     ``written``: file of the given rows.
     """
-    model: dict[str, Any] = dict(keywords.model) if isinstance(keywords.model, Mapping) else {
+    if isinstance(keywords.model, Mapping):
+        model = dict(keywords.model)
+    else:
         # Absolute, because a recipe's paths start from its own folder, which is a temporary one here.
-        "source": "pretrained", "id": _absolute(str(keywords.model))}
+        model = {"source": "pretrained", "id": _absolute(str(keywords.model))}
     scratch = model.get("source") == "scratch"
-    base = re.sub(r"[^a-z0-9._-]+", "-", Path(str(model.get("id", "scratch"))).name.lower()).strip("-._")
+    base = re.sub(r"[^a-z0-9._-]+", "-", Path(str(model.get("id", "scratch"))).name.lower()).strip("-._") or "model"
     reasoning, batch = _for_rows(form, written) if form not in ("", QUESTIONS) else ("tags", BATCH)
-    values: dict[str, Any] = {"name": f"{base or 'model'}-{keywords.method}", "engine": "auto", "model": model}
+    values: dict[str, Any] = {"name": f"{base}-{keywords.method}", "engine": "auto", "model": model}
     if scratch:
         values["tokenizer"] = "train"
     values |= {
@@ -181,6 +183,7 @@ def _for_rows(form: str, written: Path) -> tuple[str, dict[str, int]]:
     # Only at newlines: `splitlines` also splits at characters that JSON does not escape.
     lines = [line for line in written.read_text("utf-8").split("\n") if line]
     reasoning = "tags" if any(json.loads(line).get("steps") for line in lines) else ANSWERS_ALONE
+    # A preference pair, or a completion with a verdict, is two rows.
     rows = (2 if given.algorithm_for(form) else 1) * len(lines)
     micro_batch = min(BATCH["micro_batch"], rows)
     return reasoning, {"micro_batch": micro_batch,
@@ -205,9 +208,9 @@ def _check(keywords: Keywords) -> None:
                            'model.save_pretrained("FOLDER"), the tokenizer too, and model="FOLDER"')
     if keywords.method not in get_args(Method):
         near = get_close_matches(str(keywords.method).lower(), get_args(Method), n=1)
+        proposal = f'method="{near[0]}"' if near else f'overrides={{"algorithm.name": "{keywords.method}"}}'
         raise RequestError(f"method {keywords.method!r} is unknown", f"one of {', '.join(get_args(Method))}",
-                           counterpart(str(keywords.method)) or
-                           (f'method="{near[0]}"' if near else f'overrides={{"algorithm.name": "{keywords.method}"}}'))
+                           counterpart(str(keywords.method)) or proposal)
     if keywords.steps and keywords.epochs:
         raise RequestError(f"steps={keywords.steps} and epochs={keywords.epochs} are both given", "one of the two",
                            "leave one of them out")
@@ -307,7 +310,7 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
         raise RequestError(f"{alone} is given alone" if alone else "train needs a recipe",
                            "a recipe, or model and data",
                            'workings.train(model="Qwen/Qwen3-0.6B", data=rows, steps=100)')
-    # Around the whole run: the rows are in a temporary folder until the run has its own copy.
+    # Around the whole run, because rows are in a temporary folder until the run has its own copy.
     with keyword_recipe(Keywords(model=model, data=data, items=items, method=method or "lora", steps=steps,
                                  epochs=epochs, learning_rate=learning_rate, rewards=rewards,
                                  overrides=overrides)) as loaded:

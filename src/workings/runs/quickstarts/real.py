@@ -52,20 +52,20 @@ SHOWN = 3
 """Questions whose answers are shown before and after."""
 MIN_MEMORY_BYTES = 3 << 30
 FACTS_UNIT = Path("eval") / "facts"
-ARMS = {WITH_STEPS: ("hashes", 160), ANSWER_ONLY: ("answer_only", 96)}
-"""Form of the answers and tokens of a sequence, which two rows share: both arms learn from equally many rows a step."""
+FORMS = {WITH_STEPS: ("hashes", 160), ANSWER_ONLY: ("answer_only", 96)}
+"""Form of the answers, and tokens of a sequence: two rows share one, so both models have equally many rows a step."""
 Say = Callable[[str], None]
 
 
 def _accuracies(model: str, verdict: Comparison) -> dict[str, Any]:
-    """Keys of `--json` of both quickstarts on a real model, which is compared (B) with the untrained one (A)."""
+    """Keys of `--json` of both quickstarts here; ``verdict`` compares untrained (A) and trained (B) model."""
     values = verdict.to_json()
     return {"model": model, "accuracy_before": values["a"]["accuracy"], "accuracy_after": values["b"]["accuracy"],
             "items": values["items"], **difference_json(verdict), "sentence": verdict.sentence}
 
 
 def why_not_here() -> str:
-    """Why the real model cannot be trained on this machine; "" if it can."""
+    """Why the real model cannot be trained on this machine; an empty text if it can."""
     available = host_memory().available_bytes
     if available < MIN_MEMORY_BYTES:
         return (f"{available / 2**30:.1f} GiB of memory are free and SmolLM2-135M needs "
@@ -91,36 +91,36 @@ def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
     # Before generating data, so that a wrong override leaves no folder.
     recipes = {name: load_recipe(RECIPE, [
         f"name={name}", f"seed={seed}", f"data.reasoning={form}", f"data.max_length={length}",
-        f"data.traces={TRACES}", *EVALUATION, *overrides]) for name, (form, length) in ARMS.items()}
+        f"data.traces={TRACES}", *EVALUATION, *overrides]) for name, (form, length) in FORMS.items()}
     begin(out, recipes, lambda folder: make_data(folder, seed, traces=300, facts=50))
     items, facts = (read_items(out / "data" / f"{name}.jsonl") for name in ("items", "facts"))
     untrained, untrained_facts = out / UNTRAINED, out / f"{UNTRAINED}-facts"
     ask_untrained(recipes[WITH_STEPS], {untrained: items, untrained_facts: facts}, say)
     for name, recipe in recipes.items():
         complete_run(out, name, recipe, say)
-    runs = {name: out / "runs" / name for name in ARMS}
-    if not (runs[WITH_STEPS] / FACTS_UNIT / SEAL).is_file():
-        evaluate_run(runs[WITH_STEPS], out / "data" / "facts.jsonl", runs[WITH_STEPS] / FACTS_UNIT,
+    with_steps, answer_only = (out / "runs" / name for name in (WITH_STEPS, ANSWER_ONLY))
+    if not (with_steps / FACTS_UNIT / SEAL).is_file():
+        evaluate_run(with_steps, out / "data" / "facts.jsonl", with_steps / FACTS_UNIT,
                      settings=settings_of(recipes[WITH_STEPS].recipe))
-    verdict = compare(untrained, runs[WITH_STEPS])
-    against_answers = compare(runs[ANSWER_ONLY], runs[WITH_STEPS])
-    compared = {UNTRAINED: verdict.to_json(), ANSWER_ONLY: against_answers.to_json(),
-                "facts": compare(untrained_facts, runs[WITH_STEPS] / FACTS_UNIT).to_json()}
-    report(out, compared, [untrained, runs[WITH_STEPS], runs[ANSWER_ONLY]], verdict, list(runs.values()))
-    arms, kept = compared[ANSWER_ONLY], compared["facts"]
+    verdict = compare(untrained, with_steps)
+    against_answers = compare(answer_only, with_steps)
+    answers_json, facts_json = against_answers.to_json(), compare(untrained_facts, with_steps / FACTS_UNIT).to_json()
+    report(out, {UNTRAINED: verdict.to_json(), ANSWER_ONLY: answers_json, "facts": facts_json},
+           [untrained, with_steps, answer_only], verdict, [with_steps, answer_only])
+    facts_before, facts_after = facts_json["a"]["accuracy"], facts_json["b"]["accuracy"]
     values = {
         **_accuracies(model_id(recipes[WITH_STEPS]), verdict),
-        "answer_only_accuracy": arms["a"]["accuracy"], "answer_only_p_value": arms["p_value"],
-        "facts": kept["items"], "facts_before": kept["a"]["accuracy"], "facts_after": kept["b"]["accuracy"],
-        "runs": [str(run) for run in runs.values()]}
-    answers = _answers(runs[WITH_STEPS] / RECIPE_EVALUATION)
+        "answer_only_accuracy": answers_json["a"]["accuracy"], "answer_only_p_value": answers_json["p_value"],
+        "facts": facts_json["items"], "facts_before": facts_before, "facts_after": facts_after,
+        "runs": [str(with_steps), str(answer_only)]}
+    answers = _answers(with_steps / RECIPE_EVALUATION)
     lines = []
     for item, answer in _shown(items, _answers(untrained)):
         lines += [item.prompt, f"  before: {answer}", f"  after:  {' | '.join(answers[item.id].splitlines())}"]
-    before, after = percent(kept["a"]["accuracy"]), percent(kept["b"]["accuracy"])
     lines += ["", verdict.sentence, against_answers.sentence,
-              f"Of {kept['items']} everyday facts it never trained on: {before} correct before, {after} after."]
-    run = shlex.quote(str(runs[WITH_STEPS]))
+              f"Of {facts_json['items']} everyday facts it never trained on: {percent(facts_before)} correct before, "
+              f"{percent(facts_after)} after."]
+    run = shlex.quote(str(with_steps))
     result = QuickstartAnswer.of(
         values, lines, out, started, f"ask {run} \"How many eggs are in 47 dozen?\"", f"ui {shlex.quote(str(out))}",
         f"verify {run}", f"export {run} --format gguf", "quickstart --rewards")
@@ -151,17 +151,18 @@ def rewards_quickstart(out: Path, overrides: Sequence[str] = (), *, export: Call
         export(improved.rounds[-1].run, out / IMPROVED_MODEL)
     complete_run(out, REWARDS, learning, say)
     run, runs = out / "runs" / REWARDS, [each.run for each in improved.rounds]
-    verdict, against_start, against_rounds = (compare(a, run) for a in (untrained, runs[0], runs[-1]))
+    first_round, last_round = runs[0], runs[-1]
+    verdict, against_start, against_rounds = (compare(a, run) for a in (untrained, first_round, last_round))
     report(out, {UNTRAINED: verdict.to_json(), START: against_start.to_json(), "rounds": against_rounds.to_json()},
-           [untrained, runs[0], runs[-1], run], verdict, [*runs, run])
-    accuracies, named = [each.overall["mean"] for each in improved.rounds], shlex.quote(str(run))
+           [untrained, first_round, last_round, run], verdict, [*runs, run])
+    accuracies, run_text = [each.overall["mean"] for each in improved.rounds], shlex.quote(str(run))
     values = {**_accuracies(model_id(start), verdict), "rounds": accuracies, "run": str(run), "against": {
         "start": difference_json(against_start), "rounds": difference_json(against_rounds)}}
     lines = ["Correct after imitating the traces, and after each round on its own answers: "
              f"{', '.join(map(percent, accuracies))}.",
              against_rounds.sentence, against_start.sentence, verdict.sentence]
-    return QuickstartAnswer.of(values, lines, out, started, f"ask {named} \"How many eggs are in 47 dozen?\"",
-                               f"ui {shlex.quote(str(out))}", f"verify {named}")
+    return QuickstartAnswer.of(values, lines, out, started, f"ask {run_text} \"How many eggs are in 47 dozen?\"",
+                               f"ui {shlex.quote(str(out))}", f"verify {run_text}")
 
 
 def make_data(folder: Path, seed: int, *, traces: int, items: int = 200, facts: int = 0, prompts: int = 0) -> None:
@@ -206,6 +207,6 @@ def _answers(unit: Path) -> dict[str, str]:
 
 
 def _shown(items: Sequence[Item], answers: dict[str, str]) -> list[tuple[Item, str]]:
-    """The first items of different categories, with their answers."""
+    """The first item of each category, with its answer in one line; at most `SHOWN` of them."""
     first = {item.category: item for item in reversed(items)}
     return [(item, " ".join(answers[item.id].split())) for item in items if first[item.category] is item][:SHOWN]

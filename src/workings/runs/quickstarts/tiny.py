@@ -31,11 +31,12 @@ def tiny_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
     begin(out, recipes, lambda folder: make_data(folder, seed))
     for name, recipe in recipes.items():
         complete_run(out, name, recipe, say)
-    paths = [out / "runs" / name for name in recipes]
-    comparison = compare(*reversed(paths))
-    report(out, comparison.to_json(), paths, comparison, paths)
+    with_steps, answer_only = out / "runs" / WITH_STEPS, out / "runs" / ANSWER_ONLY
+    paths = [with_steps, answer_only]
+    comparison = compare(answer_only, with_steps)
     compared = comparison.to_json()
-    run, other = (shlex.quote(str(path)) for path in paths)
+    report(out, compared, paths, comparison, paths)
+    run, other = shlex.quote(str(with_steps)), shlex.quote(str(answer_only))
     # Steps are more text to learn from, which is an advantage by itself.
     tokens = {path.name: RunRecord.open(path).manifest.supervised_tokens for path in paths}
     values = {

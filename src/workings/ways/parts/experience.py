@@ -1,4 +1,4 @@
-"""Sources of training batches: the loop asks for one per update."""
+"""Sources of training batches: the training loop takes one batch from its source for each update."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -11,10 +11,10 @@ from workings.engines.base import State, StepResult
 from workings.models.batch import Batch
 
 SignalValues = Callable[[State, int], Mapping[str, Any]]
-"""Computes what an objective must know of each row besides its tokens, by row id, or reads what an earlier attempt
-saved; its arguments are those of `Experience.prepare`."""
+"""Computes, by row id, what an objective must know of a row besides its tokens, or reads what an earlier attempt saved;
+its arguments are those of `Experience.prepare`."""
 AddSignals = Callable[[Batch, Sequence[Sequence[str]], Mapping[str, Any]], Batch]
-"""Adds the values of its rows to a batch, given the row ids of its sequences."""
+"""Adds these values to a batch; its arguments are the batch, the row ids of each of its sequences, and the values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,17 +31,17 @@ class PreparedBatch:
 
 
 class Experience:
-    """A source of training batches. As it is here it computes nothing ahead and adds no metrics."""
+    """A source of training batches. This base class makes no batch ahead and adds no metrics."""
 
     def prepare(self, state: State, step: int) -> None:
-        """Computes what depends on the first state, once before the first step, after ``step`` earlier ones."""
+        """Computes once what depends on the first state, which has already taken ``step`` steps."""
 
     def prefetch(self, position: Position, thread: Executor) -> None:
-        """Starts to make the batch at a position, during the step before, if it does not need the weights after it."""
+        """Starts to make the batch at a position while the step before runs, if it does not depend on that step."""
 
     @abstractmethod
     def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:
-        """The batch of update ``step``, from 1, at a position; ``state``: the model before it, not consumed."""
+        """The batch of update ``step``, from 1, at a position; ``state``, the model before it, is only read."""
 
     def after_step(self, step: int, prepared: PreparedBatch, result: StepResult) -> Mapping[str, float]:
         """Metrics that are known only after the update. Raises `TrainingFailed` if the run cannot be learning."""
@@ -49,29 +49,28 @@ class Experience:
 
 
 class RowExperience(Experience):
-    """Batches of rows: pure functions of their position, and of the rows' signals if the objective needs any."""
+    """Batches of rows: functions of their position, and of the rows' signals if the objective needs any."""
 
     def __init__(self, batches: Batches, values: SignalValues = lambda state, step: {},
                  add: AddSignals = lambda batch, row_ids, values: batch) -> None:
         self._batches, self._make_values, self._add = batches, values, add
         self._values: Mapping[str, Any] = {}
-        self._prefetched: tuple[Position, Future[PreparedBatch]] | None = None
+        self._prefetched: dict[Position, Future[PreparedBatch]] = {}
 
     def prepare(self, state: State, step: int) -> None:
-        """Computes or reads the signals. Raises `RecordError` if they are lost that earlier steps were taken with."""
+        """Computes or reads the signals. Raises `RecordError` if earlier steps used signals that are lost."""
         self._values = self._make_values(state, step)
 
     def prefetch(self, position: Position, thread: Executor) -> None:
         """Starts to make the batch at a position; returns at once."""
-        self._prefetched = position, thread.submit(self._make, position)
+        self._prefetched = {position: thread.submit(self._make, position)}
 
     def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:
         """The batch at a position. Raises `RecordError` as `Batches.at` does."""
-        # Removed here, so that its memory is free after the step.
-        prefetched, self._prefetched = self._prefetched, None
-        made_ahead = prefetched[1] if prefetched is not None and prefetched[0] == position else None
+        made_ahead = self._prefetched.get(position)
+        self._prefetched = {}  # so that its memory is free after the step
         prepared = self._make(position) if made_ahead is None else made_ahead.result()
-        # Not on the background thread, because the first batch is prefetched before `prepare` has the values.
+        # Here and not in `_make`, because the first batch is made ahead, before `prepare` has the values.
         return replace(prepared, batch=self._add(prepared.batch, self._batches.row_ids(position), self._values))
 
     def _make(self, position: Position) -> PreparedBatch:

@@ -1,4 +1,4 @@
-"""The batches of the updates that are trained on a rollout: they follow from it and the recipe."""
+"""The batches of the updates that are trained on a rollout: a function of the rollout and the recipe."""
 
 import hashlib
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ SIGNALS = (ADVANTAGE, BEHAVIOR, REFERENCE)
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutShape:
-    """Sizes of a rollout's updates."""
+    """Sizes of a rollout's updates. A row is a prompt with one of its completions."""
 
     micro_batches: int
     rows: int
@@ -32,7 +32,7 @@ class RolloutShape:
     """Possible lengths of a batch, ascending."""
     pad_id: int
     learned: int
-    """Most tokens of a row that are trained on. One number for all batches: another one would be another program."""
+    """Most tokens of a row that are trained on, for all batches: another number needs another compiled program."""
 
     @classmethod
     def from_recipe(cls, recipe: Recipe, algorithm: RolloutWay, *, devices: int, pad_id: int) -> "RolloutShape":
@@ -51,6 +51,10 @@ class RolloutShape:
         """Completions that one update is trained on."""
         return self.micro_batches * self.rows
 
+    def samples_of(self, update: int) -> slice:
+        """The trained samples of one of a rollout's updates, from 0: with 8 rows, those from 16 to 23 for update 2."""
+        return slice(update * self.rows_per_update, (update + 1) * self.rows_per_update)
+
     def batch_shape(self, length: int) -> BatchShape:
         """Shape of the batch that holds a row of this length."""
         return BatchShape(self.micro_batches, self.rows, next(size for size in self.buckets if size >= length))
@@ -64,28 +68,28 @@ def rollout_way(recipe: Recipe) -> RolloutWay:
     return recipe.algorithm
 
 
-def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: RolloutWay) -> Batch:
-    """The batch of one of a rollout's updates; ``part``: number of the update in the rollout, from 0."""
-    samples = rollout.trained_samples[part * shape.rows_per_update:(part + 1) * shape.rows_per_update]
-    # Signals are [A x B, S] while rows are filled in, and take the batch's [A, B, S] at the end.
+def batch_of(rollout: Rollout, update: int, shape: RolloutShape, algorithm: RolloutWay) -> Batch:
+    """The batch of one of a rollout's updates; ``update``: its number in the rollout, from 0."""
+    samples = rollout.trained_samples[shape.samples_of(update)]
+    reference = rollout.reference_log_probs[shape.samples_of(update)]
     rows = [_row(prompt, sample) for prompt, sample in samples]
-    # Where dynamic sampling found too few groups, the rest is empty.
+    # Where dynamic sampling found too few groups, the last rows are empty.
     sequences = [[row] for row in rows] + [[] for _ in range(shape.rows_per_update - len(rows))]
     size = shape.batch_shape(max((len(row.tokens) for row in rows), default=1))
     batch = make_batch(sequences, size[:2], size.positions, shape.pad_id)
-    reference = rollout.reference_log_probs[part * shape.rows_per_update:(part + 1) * shape.rows_per_update]
-    # A teacher's log probabilities are in the advantages already.
     names = algorithm.objective.signals if reference else (ADVANTAGE, BEHAVIOR)
+    # Signals are [A x B, S] while rows are filled in, and take the batch's [A, B, S] at the end.
     signals = {name: np.zeros((shape.rows_per_update, size.positions), np.float32) for name in names}
     for number, (prompt, sample) in enumerate(samples):
         span = completion_span(prompt, sample)
         # In the record's precision, so that a verifier computes the same advantages.
         sampler_log_probs = np.array(sample.completion.log_probs, np.float32)
-        learned = sample.written & (not (algorithm.masks_truncated and sample.truncated))
-        signals[ADVANTAGE][number, span] = np.where(learned, algorithm.token_advantages(
-            sample.advantage, sampler_log_probs.tolist(), reference[number].tolist() if reference else ()), 0)
+        advantages = algorithm.token_advantages(
+            sample.advantage, sampler_log_probs.tolist(), reference[number].tolist() if reference else ())
+        is_masked = algorithm.masks_truncated and sample.truncated
+        signals[ADVANTAGE][number, span] = np.where(sample.written & (not is_masked), advantages, 0)
         signals[BEHAVIOR][number, span] = sampler_log_probs
-        if REFERENCE in names:
+        if REFERENCE in names:  # not in distillation: there the advantages hold the teacher's log probabilities
             signals[REFERENCE][number, span] = reference[number]
     tokens = sum(int(sample.written.sum()) for _, sample in samples)
     arrays = batch.arrays | {name: x.reshape(batch.tokens.shape) for name, x in signals.items()}
@@ -94,7 +98,7 @@ def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: Rollou
 
 
 def completion_span(prompt: Prompt, sample: Sample) -> slice:
-    """Positions of a row that predict the tokens of a completion: the prompt's last one predicts the first of them."""
+    """Positions of a row that predict a completion's tokens: 2 and 3 after a prompt of 3 tokens, if it has 2 tokens."""
     start = len(prompt.tokens) - 1
     return slice(start, start + len(sample.tokens_with_stop))
 

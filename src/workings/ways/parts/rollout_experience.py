@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -77,10 +78,6 @@ class RolloutSampler:
         """Prompts whose completions the updates of one rollout are trained on."""
         return self.shape.completions // self.algorithm.group
 
-    def rollout(self, state: State, position: Position, step: int) -> Rollout:
-        """Samples and rewards the completions of a rollout whose first update is ``step``; with the reference."""
-        return self.with_reference(state, self.sampled(state, position, step))
-
     def with_reference(self, state: State, rollout: Rollout) -> Rollout:
         """A rollout with the log probabilities under the frozen model, if there is one."""
         if self.reference is None:
@@ -88,49 +85,49 @@ class RolloutSampler:
         return replace(rollout, reference_log_probs=self.log_probs(partial(self.reference, state), rollout))
 
     def sampled(self, state: State | None, position: Position, step: int) -> Rollout:
-        """Samples and rewards; a state of None: with the weights that the sampler took over before this update."""
+        """Samples and rewards a rollout that begins at ``step``; ``state``: None if the sampler loaded it earlier."""
         groups: list[Group] = []
-        after, group_count = position, self.groups
+        after, wanted = position, self.groups
         dynamic = self.algorithm.max_sampling_rounds > 1
         for _ in range(self.algorithm.max_sampling_rounds):
             # The same number of prompts in each round, because another number would be another compiled program.
-            turns, after = self.prompts.take(after, group_count)
+            turns, after = self.prompts.take(after, wanted)
             groups += self.sample_groups(state, turns, step)
-            selected = select_groups([group.has_spread for group in groups], group_count, dynamic=dynamic)
-            if sum(selected) == group_count:
+            selected = select_groups([group.has_spread for group in groups], wanted, dynamic=dynamic)
+            if sum(selected) == wanted:
                 break
-        tag = self.sampler.tag | {"behind": str(int(state is None))} if isinstance(self.sampler, TaggedSampler) else {}
+        tag: dict[str, str] = {}
+        if isinstance(self.sampler, TaggedSampler):
+            tag = self.sampler.tag | {"behind": "1" if state is None else "0"}
         return Rollout(step=step, position=position, after=after, sampler=tag, groups=tuple(
             replace(group, kept=is_kept) for group, is_kept in zip(groups, selected, strict=True)))
 
     def log_probs(self, model: Callable[[Batch], np.ndarray], rollout: Rollout) -> tuple[np.ndarray, ...]:
-        """Log probabilities, float32, of the tokens of every trained sample; ``model`` gives them by batch."""
+        """Log probabilities, float32, of the tokens of every trained sample; ``model`` computes those of a batch."""
         log_probs: list[np.ndarray] = []
-        for part in range(self.shape.updates):
-            # In the very batches of the updates, so that no program of another shape is compiled.
-            log_probs_ABS = model(self.batch(rollout, rollout.step + part))
-            size = self.shape.rows_per_update
-            log_probs += split_by_sample(rollout.trained_samples[part * size:(part + 1) * size], log_probs_ABS)
+        for update in range(self.shape.updates):
+            # In the batches of the updates, so that no program of another shape is compiled.
+            log_probs_ABS = model(self.batch(rollout, rollout.step + update))
+            log_probs += split_by_sample(rollout.trained_samples[self.shape.samples_of(update)], log_probs_ABS)
         return tuple(log_probs)
 
     def sample_groups(self, state: State | None, turns: Sequence[PromptTurn], step: int) -> list[Group]:
         """Samples and rewards the groups of some prompts for a rollout whose first update is ``step``."""
         size = self.algorithm.group
-        # Independent of the position in the batch, so that no number of devices or rounds changes a seed.
+        # A seed does not depend on the place in the batch, so the number of devices or rounds does not change it.
         seeds = [sample_seed(self.seed, step, turn.epoch, turn.prompt.item.id, number)
                  for turn in turns for number in range(size)]
         # Copies of a prompt are neighbors, so that an engine reads it once.
         prompts = [turn.prompt for turn in turns for _ in range(size)]
-        samples = self._rewarded(prompts, self._sampled(state, prompts, seeds))
-        groups = [Group(prompt=turn.prompt, epoch=turn.epoch, samples=tuple(samples[number * size:(number + 1) * size]))
-                  for number, turn in enumerate(turns)]
+        samples = iter(self._rewarded(prompts, self._sampled(state, prompts, seeds)))
+        groups = [Group(prompt=turn.prompt, epoch=turn.epoch, samples=tuple(islice(samples, size))) for turn in turns]
         return [group.with_advantages(self.algorithm.advantages) for group in groups]
 
     def _sampled(self, state: State | None, prompts: Sequence[Prompt], seeds: Sequence[int]) -> list[Sample]:
         """A completion of each prompt, or an episode, without rewards."""
-        def write(given: Sequence[Sequence[int]], seeds: Sequence[int]) -> Sequence[Completion]:
+        def write(contexts: Sequence[Sequence[int]], seeds: Sequence[int]) -> Sequence[Completion]:
             return self.sampler.sample(
-                state, given, max_new_tokens=self.algorithm.max_new_tokens, stop_ids=self.template.stop_ids,
+                state, contexts, max_new_tokens=self.algorithm.max_new_tokens, stop_ids=self.template.stop_ids,
                 temperature=self.algorithm.objective.temperature, seeds=seeds)
 
         if self.player is None or self.rules is None:
@@ -140,7 +137,7 @@ class RolloutSampler:
         return play(prompts, seeds, player=self.player, template=self.template, rules=self.rules, write=write)
 
     def _rewarded(self, prompts: Sequence[Prompt], samples: Sequence[Sample]) -> list[Sample]:
-        """The samples with the values of every reward and their weighted sums; as they are without rewards."""
+        """The samples with the values of every reward and their weighted sums; unchanged in runs without rewards."""
         if self.rewarder is None or self.reward_settings is None:
             return [*samples]
         values = self.rewarder.score([to_reward(prompt, sample, self.template.tokenizer)
@@ -156,7 +153,7 @@ class RolloutSampler:
 
 @dataclass
 class StallDetector:
-    """Stops a run after too many rollouts or updates in a row without anything to learn, as the metrics lines say."""
+    """Stops a run after too many rollouts or updates in a row from which nothing can be learned."""
 
     algorithm: RolloutWay
     equal_reward_rollouts: int = 0
@@ -166,10 +163,10 @@ class StallDetector:
     unchanged_updates: int = 0
     """Updates in a row that changed no weight."""
     rewards_differed: bool = False
-    """In a group of some rollout they did."""
+    """Whether they did in any group of any rollout so far."""
     nothing_to_learn: bool = False
-    """Every completion of the last rollout is correct and earned the same, after rewards that differed. Such a rollout
-    does not count: after as many in a row the run is complete (`workings.record.metrics`)."""
+    """Every completion of the last rollout is correct and has the same reward, after earlier rewards that differed.
+    Such a rollout does not count here: after ``patience`` of them the run is complete (`workings.record.metrics`)."""
 
     @classmethod
     def from_lines(cls, algorithm: RolloutWay, lines: Sequence[Mapping[str, Any]]) -> "StallDetector":
@@ -189,7 +186,7 @@ class StallDetector:
         samples = [sample for _, sample in rollout.all_samples]
         self._count_rollout(metrics)
         patience = self.algorithm.patience
-        # First, because it is also the cause of equal rewards.
+        # First, because completions that are cut off may be the cause of equal rewards.
         if self.truncated_rollouts >= patience:
             cause = ("no episode ended within environment.turns and data.max_length" if samples[0].turns else
                      f"every completion was cut off at algorithm.max_new_tokens ({self.algorithm.max_new_tokens}); the "
@@ -220,12 +217,12 @@ class StallDetector:
 
         ``mismatch`` is empty for later updates of a rollout, because the weights have changed by then.
         """
-        # First, because samples of another model would explain everything else that goes wrong.
-        most = self.algorithm.max_mismatch
-        if mismatch.get("mismatch", 0.0) > most:
+        # First, because samples of another model explain everything else that goes wrong.
+        limit = self.algorithm.max_mismatch
+        if mismatch.get("mismatch", 0.0) > limit:
             raise TrainingFailed(
                 f"not learning from its own samples: at update {step} the sampler and the trained model disagree by "
-                f"{mismatch['mismatch']:.3g} nats per token on the sampled tokens; rounding explains at most {most:g} "
+                f"{mismatch['mismatch']:.3g} nats per token on the sampled tokens; rounding explains at most {limit:g} "
                 "(algorithm.max_mismatch), so the completions come from another model")
         self._count_update(result.share_of_weights_changed == 0)
         # In bfloat16 an update below about 1/512 of a weight rounds to nothing (`precision.rounding`).
@@ -250,60 +247,55 @@ class RolloutExperience(Experience):
 
     def __init__(self, sampler: RolloutSampler, *, load_rollout: Callable[[int], Rollout | None],
                  save_rollout: Callable[[Rollout], None], stall_detector: StallDetector, last_step: int) -> None:
-        """Samples nothing yet.
-
-        Args:
-            sampler: samples and rewards completions.
-            load_rollout: loads the rollout whose first update is this one, as an earlier attempt saved it.
-            save_rollout: saves a rollout in the record.
-            stall_detector: stops a run that cannot be learning.
-            last_step: update after which nothing is sampled.
-        """
+        """``load_rollout`` loads the rollout that began at an update, if an earlier attempt has saved it."""
         self._sampler, self._stall_detector, self._last_step = sampler, stall_detector, last_step
         self._load_rollout, self._save_rollout = load_rollout, save_rollout
         self._current: Rollout | None = None
         self._ahead: Future[Rollout] | None = None
-        # Update whose rollout `prefetch` samples ahead; 0: none.
-        self._begins = 0
+        # First update of the rollout that `prefetch` samples ahead; 0: none.
+        self._step_ahead = 0
 
     def prefetch(self, position: Position, thread: Executor) -> None:
         """Starts to sample the next rollout, if the recipe asks for it and the coming update is this one's last."""
-        if self._begins:
-            self._ahead = thread.submit(self._sampler.sampled, None, position, self._begins)
+        if self._step_ahead:
+            self._ahead = thread.submit(self._sampler.sampled, None, position, self._step_ahead)
 
     def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:
         """The batch of an update; samples first if it is the first one that is trained on a rollout.
 
         Raises `RequestError` if an earlier attempt stopped within a rollout that is gone, and `TrainingFailed`.
         """
-        # Rollouts begin at updates 1, 1 + n, 1 + 2 n, …: the number alone says where a resumed run is in one.
-        part = (step - 1) % self._sampler.shape.updates
+        # With 3 updates from each rollout, update 6 is number 2 (from 0) of the rollout that began at update 4.
+        number = (step - 1) % self._sampler.shape.updates
         metrics: dict[str, float] = {}
-        if part == 0:
+        if number == 0:
             self._current, metrics = self._new_rollout(state, position, step)
         elif self._current is None:
-            # Resumed in the middle of a rollout, whose weights are gone.
-            self._current = self._load_rollout(step - part)
+            # Resumed in the middle of a rollout: the weights that sampled it are gone.
+            self._current = self._load_rollout(step - number)
         rollout = self._current
         if rollout is None:
-            raise RequestError(f"update {step} needs the rollout of update {step - part}",
+            raise RequestError(f"update {step} needs the rollout of update {step - number}",
                                "that rollout in the record", "resume from an earlier checkpoint")
         batch = self._sampler.batch(rollout, step)
         self._stall_detector.check_batch(rollout, step, batch)
-        is_last = part == self._sampler.shape.updates - 1
-        self._begins = step + 1 if self._sampler.ahead and is_last and step < self._last_step else 0
-        if self._begins and isinstance(self._sampler.sampler, TaggedSampler):
-            self._sampler.sampler.load(state)  # now: the update consumes the state
-        # Up to its last update the position stays where the rollout began, so that a checkpoint between finds it again.
+        is_last = number == self._sampler.shape.updates - 1
+        samples_ahead = self._sampler.ahead and is_last and step < self._last_step
+        self._step_ahead = step + 1 if samples_ahead else 0
+        if samples_ahead and isinstance(self._sampler.sampler, TaggedSampler):
+            self._sampler.sampler.load(state)  # now, because the update consumes the state
+        # Until its last update the position stays at the rollout's beginning, where a resumed run finds it.
         return PreparedBatch(batch=batch, after=rollout.after if is_last else position, digest=digest_of(batch),
                              metrics=metrics)
 
     def _new_rollout(self, state: State, position: Position, step: int) -> tuple[Rollout, dict[str, float]]:
         """A rollout whose first update is ``step``, sampled now or ahead, and its metrics."""
         started = time.perf_counter()
-        sampler, ahead = self._sampler, self._ahead
-        self._ahead = None
-        sampled = sampler.sampled(state, position, step) if ahead is None else ahead.result()
+        sampler = self._sampler
+        if self._ahead is None:
+            sampled = sampler.sampled(state, position, step)
+        else:
+            sampled, self._ahead = self._ahead.result(), None
         rollout = sampler.with_reference(state, sampled)
         metrics = rollout_metrics(rollout, () if sampler.reward_settings is None else sampler.reward_settings.names)
         self._stall_detector.check_rollout(rollout, metrics)

@@ -1,4 +1,7 @@
-"""Training data that exist before the run: rows of traces or pairs, with what a reference or a teacher says of them.
+"""Training data that exist before the run: rows of traces or pairs, with the signals that an objective needs of them.
+
+For example, DPO's objective needs the reference's log probability of each row. `signal_values` computes it before the
+first step, and `add_signals` adds it to each batch as an array next to the tokens.
 
 Shape suffixes: A accumulation, B rows, S positions, N positions of a row, K tokens of a position.
 """
@@ -47,7 +50,7 @@ FEW_ROWS = 100
 
 @dataclass(frozen=True, kw_only=True)
 class TraceData:
-    """Rows of traces, in batches whose order is known before the first step."""
+    """Rows of traces, in batches whose order is known before the first step; they need no signals."""
 
     recipe: Recipe
     rows: RowSet
@@ -84,13 +87,12 @@ class TraceData:
 
     def sentence(self) -> str:
         """Numbers of rows and supervised tokens, the share of padding, and remarks."""
-        rows, turns, texts = len(self.rows.rows), self.rows.learned_turns, self.rows.whole
-        in_turns = f" in {turns:,} turns of the assistant" if turns > rows else ""
-        parts = [f"{rows:,} rows", f"{len(self.rows.dropped):,} dropped",
-                 f"{self.rows.supervised_tokens:,} supervised tokens per epoch{in_turns}",
-                 *([f"every token of {texts:,} rows learned"] if texts else []),
-                 f"{percent(self.batches.padding_share())} padding in epoch 0"]
-        return ", ".join(parts) + self._few_rows() + self._empty_rows()
+        count, turns, texts = len(self.rows.rows), self.rows.learned_turns, self.rows.whole
+        in_turns = f" in {turns:,} turns of the assistant" if turns > count else ""
+        whole_texts = f", every token of {texts:,} rows learned" if texts else ""
+        return (f"{count:,} rows, {len(self.rows.dropped):,} dropped, "
+                f"{self.rows.supervised_tokens:,} supervised tokens per epoch{in_turns}{whole_texts}, "
+                f"{percent(self.batches.padding_share())} padding in epoch 0{self._few_rows()}{self._empty_rows()}")
 
     def _few_rows(self) -> str:
         """A remark if the model can learn the rows by heart."""
@@ -119,7 +121,7 @@ class TraceData:
         """Raises `RequestError` if the engine lacks something that this data needs."""
 
     def signal_values(self, engine: Engine, writer: RunWriter, state: State, step: int) -> Mapping[str, Any]:
-        """What the objective must know of each row besides its tokens, by row id; nothing for plain traces."""
+        """By row id, what an objective must know besides the tokens, such as log probabilities; for traces nothing."""
         return {}
 
     def add_signals(self, batch: Batch, row_ids: Sequence[Sequence[str]], values: Mapping[str, Any]) -> Batch:
@@ -145,7 +147,7 @@ class PairData(TraceData):
         return f"{self.pairs:,} pairs: {super().sentence()}"
 
     def add_signals(self, batch: Batch, row_ids: Sequence[Sequence[str]], values: Mapping[str, Any]) -> Batch:
-        """A batch divided by its pairs, with what the objective must know of it."""
+        """The batch with the signals of a preference objective, and the number of its pairs as its divisor."""
         return with_pair_signals(batch, row_ids, values, self.recipe.algorithm.objective)
 
 
@@ -164,7 +166,7 @@ class ReferencedPairData(PairData):
                                "an engine that switches them off", "method.name=full, or engine=jax")
 
     def signal_values(self, engine: Engine, writer: RunWriter, state: State, step: int) -> pair_rows.LogProbs:
-        """The reference's log probability of each row of the run; before the first step ``state`` is that model."""
+        """The reference's log probabilities by row id: recorded ones, or before the first step those of ``state``."""
         path = writer.path(REFERENCE_LOG_PROBS)
         if path.is_file():
             return pair_rows.read_log_prob_lines(jsonl.read(path)[0])
@@ -210,46 +212,47 @@ def reference_log_probs_by_row(engine: LikelihoodEngine, state: State, batches: 
     Raises `TrainingFailed` for one that is not finite.
     """
     log_probs: dict[str, float] = {}
-    # Every row comes once in an epoch, so later epochs need no further ones.
+    # Each row is in one batch of the first epoch, so later epochs need no further values.
     for number in range(min(steps, batches.batches_in_epoch(0))):
         log_probs |= log_probs_by_row(engine, state, batches, Position(0, number))
-    # Before the first step: the loss of every later batch would be NaN.
-    if wrong := [name for name, log_prob in log_probs.items() if not np.isfinite(log_prob)]:
-        raise TrainingFailed(f"the reference's log probability of {wrong[0]!r} is {log_probs[wrong[0]]}")
+    for row_id, log_prob in log_probs.items():
+        if not np.isfinite(log_prob):  # every loss would be NaN
+            raise TrainingFailed(f"the reference's log probability of {row_id!r} is {log_prob}")
     return log_probs
 
 
 def log_probs_by_row(engine: LikelihoodEngine, state: State, batches: Batches, position: Position) -> dict[str, float]:
     """A model's log probability of each row of one batch, by row id."""
-    log_probs_ABS = engine.log_probs(state, batches.at(position)[0])
+    batch, _ = batches.at(position)
+    log_probs_ABS = engine.log_probs(state, batch)
     # Added up in float64 and rounded once, so that the sum depends on no order.
     sums = log_probs_ABS.sum(-1, dtype=np.float64).astype(np.float32).reshape(-1).tolist()
-    return {name: log_prob for ids, log_prob in zip(batches.row_ids(position), sums, strict=True) for name in ids}
+    return {row_id: log_prob for ids, log_prob in zip(batches.row_ids(position), sums, strict=True) for row_id in ids}
 
 
 def with_pair_signals(batch: Batch, row_ids: Sequence[Sequence[str]], log_probs: pair_rows.LogProbs,
                       objective: Objective) -> Batch:
-    """A batch of pairs, divided by their number, with the signals of its objective.
+    """The batch with the signals of a preference objective, and the number of its pairs as its divisor.
 
     ``row_ids``: of each of its A x B sequences; ``log_probs``: of the reference, by row id, else `RecordError`.
     """
     mask = batch.loss_mask.reshape(-1, batch.tokens.shape[-1])
-    # Empty sequences, which fill up a last batch, make no pair.
+    # Empty sequences fill up a last batch.
     pairs = sum(len(ids) for ids in row_ids) // 2
     signals = {name: np.zeros(mask.shape, np.float32) for name in objective.signals}
     if IMITATION in signals:
         chosen = mask[::2]
         signals[IMITATION][::2] = chosen * (pairs / max(chosen.sum(dtype=np.float64), 1))
     for number, ids in enumerate(row_ids):
-        for name in ids:
-            # Only a row's sum counts. At one supervised position, and zero elsewhere, it is added up without rounding.
-            first = number, mask[number].argmax()
+        for row_id in ids:
+            # Only a row's sum counts. One value, with zeros at all other positions, is added up without rounding.
+            first_position = number, mask[number].argmax()
             if VERDICT in signals:
-                signals[VERDICT][first] = pair_rows.verdict_of(name)
+                signals[VERDICT][first_position] = pair_rows.verdict_of(row_id)
             if REFERENCE in signals:
-                if name not in log_probs:
-                    raise RecordError(f"no log probability of the reference for row {name[:80]!r}")
-                signals[REFERENCE][first] = log_probs[name]
+                if row_id not in log_probs:
+                    raise RecordError(f"no log probability of the reference for row {row_id[:80]!r}")
+                signals[REFERENCE][first_position] = log_probs[row_id]
     return replace(batch, divided_by=float(pairs), signals={
         name: signal.reshape(batch.tokens.shape) for name, signal in signals.items()})
 
@@ -265,7 +268,7 @@ class DistillationData(TraceData):
     def objective(self) -> TopTokens:
         """The loss of an update."""
         objective = self.recipe.algorithm.objective
-        assert isinstance(objective, TopTokens)  # that of the only way with these data
+        assert isinstance(objective, TopTokens)  # `distill_traces` is the only algorithm with these data
         return objective
 
     @property
@@ -295,7 +298,7 @@ class DistillationData(TraceData):
                              count=self.objective.top_k)
 
     def signal_values(self, engine: Engine, writer: RunWriter, state: State, step: int) -> dict[str, TopTokensOfRow]:
-        """The teacher's top tokens."""
+        """The teacher's top tokens by row id. Each file of the record has those of some batches, a part."""
         started = perf_counter()
         teacher: TopTokensFunction | None = None
         values: dict[str, TopTokensOfRow] = {}
@@ -306,9 +309,11 @@ class DistillationData(TraceData):
                 if step:
                     raise RecordError(f"part {number} of the teacher's top tokens is missing, and the run has "
                                       f"already taken {step} steps with them")
-                teacher = teacher or self.teacher.open_for_tokens(engine, self.resolved, self.objective.top_k)
-                rows = {name: row for batch in part for name, row in teacher_top_tokens_by_row(
-                    teacher, self.batches, Position(0, batch)).items()}
+                if teacher is None:
+                    teacher = self.teacher.open_for_tokens(engine, self.resolved, self.objective.top_k)
+                rows: dict[str, TopTokensOfRow] = {}
+                for batch in part:
+                    rows |= teacher_top_tokens_by_row(teacher, self.batches, Position(0, batch))
                 atomic.write_bytes(path, to_bytes(rows.values()))
                 # After the file, so that no event names a part that a crash prevented.
                 writer.event("teacher_asked", part=number, rows=len(rows), seconds=perf_counter() - started)
@@ -326,7 +331,7 @@ def teacher_top_tokens_by_row(top_tokens: TopTokensFunction, batches: Batches,
     """A teacher's most likely tokens for each row of a batch, by row id. Raises `TrainingFailed` for NaN."""
     batch, _ = batches.at(position)
     tokens, log_probs = top_tokens(batch)
-    # Asked here, once a part: in the loss it would show as a step that is not finite, with the student to blame.
+    # Later it would show as a loss that is not finite, and the student would seem to be the cause.
     if not np.isfinite(log_probs).all():
         raise TrainingFailed(f"a log probability of the teacher is not finite, in batch {position.batch + 1}")
     return top_tokens_by_row(batch, batches.row_ids(position), tokens, log_probs)
@@ -335,14 +340,14 @@ def teacher_top_tokens_by_row(top_tokens: TopTokensFunction, batches: Batches,
 def with_top_tokens(batch: Batch, row_ids: Sequence[Sequence[str]], top_tokens: TeacherTopTokens,
                     objective: TopTokens) -> Batch:
     """A batch with the inputs of its objective. Raises `RecordError` if a row has no fitting top tokens."""
-    size = (int(np.prod(batch.tokens.shape[:2])), batch.tokens.shape[-1])
-    signals = {name: np.zeros(size, np.float32) for name in objective.signals}
-    for name, number, positions in row_positions(batch, row_ids):
-        row = top_tokens.get(name)
+    sequences_by_positions = (int(np.prod(batch.tokens.shape[:2])), batch.tokens.shape[-1])
+    signals = {name: np.zeros(sequences_by_positions, np.float32) for name in objective.signals}
+    for row_id, number, positions in row_positions(batch, row_ids):
+        row = top_tokens.get(row_id)
         if row is None or len(row.tokens_NK) != len(positions):
-            raise RecordError(f"the stored top tokens of the teacher do not cover row {name[:80]!r}")
-        for column, (token, log_prob) in enumerate(zip(objective.target_signals, objective.log_prob_signals,
-                                                       strict=True)):
-            signals[token][number, positions] = row.tokens_NK[:, column]
-            signals[log_prob][number, positions] = row.log_probs_NK[:, column]
+            raise RecordError(f"the stored top tokens of the teacher do not cover row {row_id[:80]!r}")
+        names = zip(objective.target_signals, objective.log_prob_signals, strict=True)
+        for rank, (token_signal, log_prob_signal) in enumerate(names):
+            signals[token_signal][number, positions] = row.tokens_NK[:, rank]
+            signals[log_prob_signal][number, positions] = row.log_probs_NK[:, rank]
     return replace(batch, signals={name: x.reshape(batch.tokens.shape) for name, x in signals.items()})

@@ -1,4 +1,4 @@
-"""The teacher of a distillation run: how it is found, its identity, and how it is opened frozen with the student."""
+"""The teacher of a distillation run: finds a frozen model, identifies it by digests, opens it next to the student."""
 
 import json
 import tempfile
@@ -49,11 +49,11 @@ Method = FullConfig | LoraConfig | QloraConfig
 
 @dataclass(frozen=True, kw_only=True)
 class TeacherModel:
-    """A teacher, as far as planning needs it."""
+    """What a plan must know of a teacher."""
 
     shape: ModelShape
     method: Method = FULL
-    """The method that it was trained by: adapters stay next to its weights."""
+    """The method that it was trained by. Adapters are not merged into its weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +145,7 @@ class Teacher(TeacherModel):
                                error.expected, "algorithm.teacher_precision=bf16") from error
 
     def _opened(self, student: Engine, resolved: resolve.ResolvedRun) -> tuple[Engine, Callable[[], State]]:
+        """Its engine, and a function that reads its weights at the first call and returns its state."""
         device, recipe = student.describe(), resolved.recipe
         engine = self.engine(recipe.engine, EngineRequest.of(
             recipe, resolved.shape, device=device.platform, mesh=MeshConfig(**device.mesh)))
@@ -205,20 +206,21 @@ def teacher_request(student: EngineRequest, teacher: TeacherModel, precision: Te
     # An objective of several targets tells the teacher's program how many most likely tokens to return.
     objective = student.objective if isinstance(student.objective, SeveralTargets) else CROSS_ENTROPY
     shape = teacher.shape
+    memory = student.memory.model_copy(update={"optimizer_in_backward": False})
+    if not shape.per_layer_width:
+        memory = memory.model_copy(update={"per_layer_embeddings": "device"})
     # The optimizer is never made: the state is loaded without it.
     return replace(
         student, shape=shape, objective=objective, optimizer=AdamWConfig(name="adamw"),
         method=_method(teacher.method, four_bits=precision == "nf4"),
         precision=PrecisionConfig(parameters="fp32" if precision == "fp32" else "bf16",
-                                  compute=student.precision.compute),
-        memory=student.memory.model_copy(update={"optimizer_in_backward": False} | (
-            {} if shape.per_layer_width else {"per_layer_embeddings": "device"})))
+                                  compute=student.precision.compute), memory=memory)
 
 
 def _method(trained: Method, *, four_bits: bool) -> Method:
     """The method of an engine that holds a model trained by ``trained``, in four bits or not."""
     if isinstance(trained, FullConfig):
-        # Adapters of the least rank, all zero, come with four bits.
+        # Only `qlora` has four bits. Its adapters are all zero here, and as small as possible.
         return QloraConfig(name="qlora", rank=1) if four_bits else FULL
     adapters = trained.model_dump(exclude={"name"})
     return QloraConfig(name="qlora", **adapters) if four_bits else LoraConfig(name="lora", **adapters)
@@ -227,8 +229,8 @@ def _method(trained: Method, *, four_bits: bool) -> Method:
 def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape, bases: Sequence[Path] = ()) -> Teacher:
     """Finds the teacher of a recipe. No device is opened, and no tensor of the Hub is downloaded.
 
-    ``tokenizer`` and ``shape`` are those of the student, ``bases`` further folders that a relative path may start from.
-    Raises `RequestError` for one that is missing or does not fit, and `RecordError`.
+    ``tokenizer`` and ``shape`` are those of the student; a relative path may also start from one of the folders
+    ``bases``. Raises `RequestError` for a teacher that is missing or does not fit, and `RecordError`.
     """
     algorithm = loaded.recipe.algorithm.teacher_keys
     assert algorithm is not None  # only a way with a teacher calls this
@@ -256,7 +258,7 @@ def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape, 
 
 
 def refuse_processes(recipe: Recipe) -> None:
-    """Raises `RequestError` for a teacher in several processes, which only share the calls of one engine."""
+    """Raises `RequestError` for a teacher: several processes share the calls of one engine, and it has its own."""
     if recipe.algorithm.teacher_keys is not None:
         raise RequestError(f"algorithm.name: {recipe.algorithm.name} does not run in several processes",
                            "one process: the teacher is its own engine, and only one engine's calls reach the "
@@ -265,7 +267,7 @@ def refuse_processes(recipe: Recipe) -> None:
 
 
 def teacher_model(loaded: LoadedRecipe) -> TeacherModel | None:
-    """A recipe's teacher for a plan; None without one. Raises `RequestError` if it is neither here nor known."""
+    """A recipe's teacher for a plan; None without one. Raises `RequestError` if its shape is not known here."""
     algorithm = loaded.recipe.algorithm.teacher_keys
     if algorithm is None:
         return None
@@ -297,7 +299,7 @@ def _of_run(path: Path, algorithm: TeacherKeys, engine: str) -> Teacher:
 
 
 def _base(run: RunRecord, recipe: Recipe, algorithm: TeacherKeys, engine: str) -> Base | None:
-    """The model below a run's adapters; None if it has none."""
+    """The model below a run's adapters; None if the run has no adapters."""
     if recipe.method.trains_all_weights:
         return None
     model, recorded = recipe.model, run.manifest.weight_digests
@@ -315,15 +317,15 @@ def _base(run: RunRecord, recipe: Recipe, algorithm: TeacherKeys, engine: str) -
 
 
 def _sealed_shape(path: Path) -> ModelShape:
-    # Through the format in which it is loaded, where some numbers that mean the same are written in one way.
+    # As an engine loads it from `config.json`: there, numbers that mean the same are written in one way.
     return from_hf_config(to_hf_config(ModelShape(**loads((path / MODEL_SHAPE).read_bytes()))))
 
 
 def refuse_other_vocabulary(teacher: Teacher, tokenizer: Tokenizer, shape: ModelShape) -> None:
     """Raises `RequestError` unless every token of the student has the same id in the teacher's vocabulary."""
-    name, theirs = teacher.algorithm.teacher, teacher.tokenizer.ids
+    name, ids_of_teacher = teacher.algorithm.teacher, teacher.tokenizer.ids
     # Tokens that only the teacher has, such as those of pictures, do no harm: the student never samples them.
-    if differing := sorted(token for token, number in tokenizer.ids.items() if theirs.get(token) != number):
+    if differing := sorted(token for token, number in tokenizer.ids.items() if ids_of_teacher.get(token) != number):
         raise RequestError(f"in algorithm.teacher: {name}, {len(differing):,} tokens have another id "
                            f"than the student's or none ({', '.join(map(repr, differing[:3]))})",
                            "a teacher with the student's vocabulary: it judges the very tokens that the student wrote",

@@ -94,7 +94,7 @@ class PromptData:
             writer.write_json(TEACHER, self.teacher.facts)
 
     def sentence(self) -> str:
-        """Numbers of prompts, in all and of a rollout."""
+        """Number of all prompts, and of those of a rollout."""
         of_a_rollout = self.shape.completions // self.algorithm.group
         return (f"{len(self.prompts.prompts):,} prompts, {len(self.prompts.dropped):,} dropped; a rollout samples "
                 f"{self.algorithm.group} completions of each of {of_a_rollout:,}")
@@ -115,21 +115,21 @@ class PromptData:
 
     @property
     def _has_first_model(self) -> bool:
-        """Whether the reference is the model before training."""
+        """Whether there is a reference that is the model before training, and not a teacher."""
         return self.algorithm.has_reference and self.algorithm.teacher_keys is None
 
     def rollout_sampler(self, engine: Engine, rewarder: Rewarder | None, teacher: LogProbFunction | None = None,
                         player: EnvironmentProcess | None = None) -> RolloutSampler:
         """The sampler of this run's rollouts. Raises `RequestError` as `check` does."""
         self.check(engine)
-        recipe, resolved = self.resolved.recipe, self.resolved
-        sampler = engine if recipe.sampler is None else recipe.sampler.open(recipe, engine, resolved.weights.directory)
+        recipe, weights = self.resolved.recipe, self.resolved.weights.directory
+        sampler = engine if recipe.sampler is None else recipe.sampler.open(recipe, engine, weights)
         assert isinstance(engine, LikelihoodEngine)  # `check` has refused others
         assert isinstance(sampler, Sampler)  # likewise
         return RolloutSampler(
             sampler=sampler, engine=engine, prompts=self.prompts, algorithm=self.algorithm, shape=self.shape,
             rewarder=None if self.rewards is None else rewarder, reward_settings=self.rewards,
-            template=self.resolved.template, player=player, rules=episode_rules(self.resolved.recipe),
+            template=self.resolved.template, player=player, rules=episode_rules(recipe),
             seed=self.prompts.seed, ahead=recipe.sampler is not None and recipe.sampler.ahead,
             reference=self._first_model(engine) if teacher is None else lambda state, batch: teacher(batch))
 
@@ -139,7 +139,7 @@ class PromptData:
             return None
         assert isinstance(engine, LikelihoodEngine)  # `check` has refused others
         if not self.resolved.recipe.method.trains_all_weights:
-            assert isinstance(engine, AdapterEngine)  # as above
+            assert isinstance(engine, AdapterEngine)  # likewise
             return lambda state, batch: engine.log_probs(engine.without_adapters(state), batch)
         frozen = cache(lambda: self.resolved.initial_state(engine, self.resolved.recipe.seed, trainable=False))
         return lambda state, batch: engine.log_probs(frozen(), batch)
@@ -150,18 +150,18 @@ class PromptData:
 
     @contextmanager
     def experience(self, engine: Engine, writer: RunWriter) -> Iterator[Experience]:
-        """Rollouts, recorded after their first update; the process that gives rewards lives as long as the context."""
+        """Rollouts, recorded after their first update. In this context the processes of rewards and environment run."""
         def load_rollout(step: int) -> Rollout | None:
             values = writer.rollout(step)
             return None if values is None else rollout_json.from_json(values, self.prompts.by_id)
 
         teacher = None if self.teacher is None else self.teacher.open(engine, self.resolved)
-        with (nullcontext() if self.rewards is None else RewardProcess(self.rewards) as gives_rewards,
+        with (nullcontext() if self.rewards is None else RewardProcess(self.rewards) as rewarder,
               nullcontext() if self.environment is None else EnvironmentProcess(self.environment) as player):
             yield RolloutExperience(
-                self.rollout_sampler(engine, gives_rewards, teacher, player), load_rollout=load_rollout,
+                self.rollout_sampler(engine, rewarder, teacher, player), load_rollout=load_rollout,
                 save_rollout=lambda rollout: writer.write_rollout(rollout.step, rollout_json.to_json(rollout)),
-                # On a resume these are the lines up to the checkpoint: `resume_run` has removed later ones.
+                # `resume_run` has removed the lines of steps after the checkpoint.
                 stall_detector=StallDetector.from_lines(self.algorithm, writer.metrics()), last_step=self.steps)
 
 
@@ -170,7 +170,7 @@ TrainingData = TraceData | PromptData
 
 
 def prepare_data(resolved: ResolvedRun, engine: Engine) -> TrainingData:
-    """Reads, checks and orders a run's training data; no weight is read. Raises `RequestError`."""
+    """Reads and checks a run's training data, and decides their order; no weight is read. Raises `RequestError`."""
     recipe, devices = resolved.recipe, row_devices(engine.describe().mesh)
     data: TrainingData
     if recipe.algorithm.examples == "prompts":
@@ -213,7 +213,7 @@ def reward_settings(loaded: LoadedRecipe) -> RewardSettings:
 
 
 def episode_rules(recipe: Recipe) -> EpisodeRules | None:
-    """Decides when an episode continues; None without an environment."""
+    """The rules by which an episode ends; None without an environment."""
     if recipe.environment is None:
         return None
     return EpisodeRules(turns=recipe.environment.turns, max_length=recipe.data.max_length,
