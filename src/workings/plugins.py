@@ -28,7 +28,7 @@ def our_names(group: str) -> frozenset[str]:
 def find_plugin(group: str, name: str, *, given: str, task: str = "bring") -> EntryPoint | None:
     """The entry point of this name, or None; nothing is imported.
 
-    Raises `RequestError` if several packages have one: they ``task`` what was ``given``, such as "bring" "engine: jax".
+    Raises `RequestError` if several packages have one: "several packages bring engine: jax", ``task`` and ``given``.
     """
     # Deduplicated by target: a package that is on the path twice lists each entry point twice.
     points = {point.value: point for point in entry_points(group=group) if point.name == name}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 REPEATED = re.compile(r"(?P<unit>(?:\\.|[^\\]){1,40}?)(?P=unit){3,}", re.DOTALL)
 """A piece of text at least four times in a row; an escape such as ``\\n`` is never cut in two."""
 AT_THE_END = re.compile(r"(?P<unit>.{1,40}?)(?P=unit){3,}\Z", re.DOTALL)
+LONGEST_REPETITION = 4 * 40  # four of the longest pieces are enough to recognize a repetition
 SHOWN = 80
 """Characters of a repetition that are shown as written: a number of many zeros is an answer."""
 
@@ -24,8 +25,10 @@ class FoldedStream:
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
-        self._text = self._held = self._unit = ""
-        self._more = 0
+        self._text = ""  # the end of what was shown
+        self._unit = ""  # what is being repeated and no longer shown; empty outside of a long repetition
+        self._held = ""  # the beginning of a unit, or of other text
+        self._more = 0  # units that were not shown
 
     def add(self, piece: str) -> None:
         """Show the next piece, or count it."""
@@ -46,6 +49,5 @@ class FoldedStream:
         if self._more:
             self._show(f" … {self._more} times more … ")
         self._show(self._held)
-        # Four of the longest repetitions are enough to find one.
-        self._text = (self._text + self._held)[-4 * 40 - SHOWN:]
+        self._text = (self._text + self._held)[-LONGEST_REPETITION - SHOWN:]
         self._held, self._unit, self._more = "", "", 0

@@ -45,17 +45,17 @@ def compare_command(
     if gate is None:
         refuse_unread("with --save" if save is not None else "without --gate", "these with --gate", "max_drop",
                       "inconclusive")
-    if gate is not None or save is not None:
-        option = "--save" if gate is None else "--gate"
-        has_both = gate is not None and save is not None
-        if b is not None or has_both:
+    baseline = gate or save
+    if baseline is not None:
+        option = "--gate" if gate else "--save"
+        if b is not None or (gate and save):
             raise RequestError(f"{option} cannot be combined with {b or '--save'}", f"one run with {option}",
-                               f"workings compare {quote(str(a))} {option} {gate or save}")
+                               f"workings compare {quote(str(a))} {option} {baseline}")
         refuse_unread(f"with {option}", "these with two runs or more", "with_a", "with_b", "html", "equivalent_within")
-        if gate is not None:
-            _gate(a, gate, max_drop, inconclusive)
-        elif save is not None:
-            _save(a, save)
+        if gate:
+            _gate(a, baseline, max_drop, inconclusive)
+        else:
+            _save(a, baseline)
     elif b is None:
         raise RequestError("B is missing", "a run directory or an evaluation on the same items",
                            f"workings compare {quote(str(a))} runs/B, or --gate BASELINE")
@@ -81,8 +81,8 @@ def _pair(a: Path, b: Path, equivalent_within: float | None, html: Path | None) 
     if equivalent_within is not None and not 0 < equivalent_within < 100:
         raise RequestError(f"--equivalent-within cannot be {equivalent_within:g}",
                            "percentage points above 0 and below 100", "--equivalent-within 2")
-    margin = None if equivalent_within is None else equivalent_within / 100
-    comparison = compare(a, b, equivalent_within=margin)
+    share = None if equivalent_within is None else equivalent_within / 100
+    comparison = compare(a, b, equivalent_within=share)
     _write_page(html, [a, b], comparison)
     values, text = comparison.to_json(), comparison_text(comparison)
     if comparison.a is not None and comparison.b is not None:
@@ -117,9 +117,9 @@ def _gate(run: Path, baseline: Path, max_drop: float, inconclusive: str) -> None
     from workings.evaluation.comparison.gate import gate
 
     values = gate(run, baseline=baseline.name, folder=baseline.parent, max_drop=max_drop)
-    exit_codes = {"pass": 0, "fail": 1, "3": 3}
-    exit_codes["inconclusive"] = exit_codes[inconclusive]
-    answer(values, values["sentence"], exit_codes[values["verdict"]])
+    # An inconclusive result has the exit code of a verdict that the caller chose, or 3.
+    verdict = inconclusive if values["verdict"] == "inconclusive" else values["verdict"]
+    answer(values, values["sentence"], {"pass": 0, "fail": 1, "3": 3}[verdict])
 
 
 def _save(run: Path, baseline: Path) -> None:

@@ -138,7 +138,7 @@ def check_command(
         questions = read_questions(Path(against))
     elif against:
         questions = {item.prompt: item.id for item in read_prompts(against)}
-    # Shipped sets are generated, for the check into a temporary folder.
+    # A shipped set is no file: it is generated into this folder.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(file)
         is_shipped = not path.is_file() and file in SHIPPED_SETS
@@ -183,7 +183,7 @@ def _report_lines(report: Any) -> list[str]:
 
 
 def _check(path: Path, questions: Any, recipe: str, *, pairs: bool) -> tuple[Any, Any]:
-    """Read and check a file of traces or of preference pairs, and the rows that a recipe makes of it."""
+    """The `ReadFile` of a file of traces or preference pairs, and the `CheckReport` on it and a recipe's rows of it."""
     from workings.config.load import load_recipe
     from workings.data.checking.findings import read_tolerantly
     from workings.data.checking.run import check
@@ -197,9 +197,10 @@ def _check(path: Path, questions: Any, recipe: str, *, pairs: bool) -> tuple[Any
         return read, check(read, questions)
     loaded = load_recipe(recipe)
     tokenizer, template = _tokenizer_and_template(loaded, [entry for _, entry in read.entries])
+    find_problems: Any = pair_problems if pairs else row_problems
 
     def problems(entries: Any) -> Any:
-        return (pair_problems if pairs else row_problems)(entries, tokenizer, template, loaded.recipe.data)
+        return find_problems(entries, tokenizer, template, loaded.recipe.data)
 
     return read, check(read, questions, row_problems=problems)
 
@@ -232,10 +233,10 @@ def preview_command(
     chosen = [each for each in rows.rows if each.id == row] if row else list(rows.rows[:n])
     if row and not chosen:
         raise RequestError(f"there is no row {row}", "the id of a row", "workings data preview without --row")
-    entries_of_rows = entries_by_row(entries, rows)
+    entry_of = entries_by_row(entries, rows)
     shown, lines = [], []
     for each in chosen:
-        parts, turns = pieces(each, tokenizer), turns_of(entries_of_rows[each.id], each)
+        parts, turns = pieces(each, tokenizer), turns_of(entry_of[each.id], each)
         shown.append({
             "id": each.id, "tokens": len(each.tokens), "supervised_tokens": each.supervised_tokens,
             "turns": [vars(turn) for turn in turns], "text": marked(parts), "pieces": [vars(piece) for piece in parts]})
@@ -278,19 +279,13 @@ def list_command() -> None:
 
     sets = {name: {"summary": recipe.summary, "holds": recipe.holds, "sha256": recipe.sha256}
             for name, recipe in SHIPPED_SETS.items()}
-    formats, pair_formats, verdict_formats = (
-        {name: each.keys for name, each in FORMATS.items() if each.gives == what}
-        for what in ("traces", "pairs", "verdicts"))
-    kinds = list(KINDS)
-    values = {"sets": sets, "kinds": kinds, "formats": formats, "pair_formats": pair_formats,
-              "verdict_formats": verdict_formats}
-    answer(values, "\n".join([
-        "data sets:",
-        *(f"  {name:<16}{facts['summary']}  ({facts['sha256'][:12]}…)" for name, facts in sets.items()),
-        "kinds of `data make`:", f"  {', '.join(kinds)}, and the tasks of the library reasoning-gym",
-        "formats of `data import` that give traces:", *_rows(formats),
-        "that give preference pairs:", *_rows(pair_formats), "and that give verdicts:", *_rows(verdict_formats)]))
-
-
-def _rows(formats: dict[str, str]) -> list[str]:
-    return [f"  {name:<24}{keys}" for name, keys in formats.items()]
+    values: dict[str, Any] = {"sets": sets, "kinds": list(KINDS)}
+    lines = ["data sets:", *(f"  {name:<16}{facts['summary']}  ({facts['sha256'][:12]}…)"
+                             for name, facts in sets.items()),
+             "kinds of `data make`:", f"  {', '.join(KINDS)}, and the tasks of the library reasoning-gym"]
+    for key, gives, heading in (("formats", "traces", "formats of `data import` that give traces:"),
+                                ("pair_formats", "pairs", "that give preference pairs:"),
+                                ("verdict_formats", "verdicts", "and that give verdicts:")):
+        values[key] = {name: each.keys for name, each in FORMATS.items() if each.gives == gives}
+        lines += [heading, *(f"  {name:<24}{keys}" for name, keys in values[key].items())]
+    answer(values, "\n".join(lines))

@@ -84,13 +84,12 @@ def eval_command(
         rules=tuple(rule for rule in rules.split(",") if rule),
         # Precedence: command line, then the run's record, then defaults.
         **recorded | given_options(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form, scorer=scorer))
-    where, group = device or AS_RECORDED, ALONE
-    if model is not None and not loading_options:  # a sealed run
-        group = processes_of(Path(model))
-    elif launched():
+    is_sealed_run = model is not None and not loading_options
+    if launched() and not is_sealed_run:
         raise RequestError(f"workings eval cannot run in several processes ({launched()}) without a sealed run",
                            "a sealed run, whose model several processes can hold together",
                            "the same without the launcher")
+    group = processes_of(Path(model)) if model is not None and is_sealed_run else ALONE
     leaks: list[str] = []
 
     def warn(ids: list[str]) -> None:
@@ -100,23 +99,22 @@ def eval_command(
 
     # `_check_source` has refused a request without these.
     file, completions = cast(Path, items), cast(Path, predictions)
+    opening: dict[str, Any] = {"weights": weights_request(loading_options, device, settings.form),
+                               "device": device or AS_RECORDED, "on_trained_items": warn, "group": group}
     try:
         with group:
             if model is None:
                 scorecard = evaluate_predictions(completions, read_prompts(file), out, settings=settings)
             elif not group.is_coordinator:
-                follow_run(Path(model), where, group)
+                follow_run(Path(model), device or AS_RECORDED, group)
                 return
+            elif task is None:
+                scorecard = evaluate_run(model, file, out, settings=settings, **opening)
             else:
-                opened: dict[str, Any] = {"weights": weights_request(loading_options, device, settings.form),
-                                          "device": where, "on_trained_items": warn, "group": group}
-                if task is None:
-                    scorecard = evaluate_run(model, file, out, settings=settings, **opened)
-                else:
-                    request = TaskRequest(
-                        name=task, limit=limit, few_shot=few_shot, metric=harness_metric, filter=harness_filter,
-                        max_new_tokens=max_new_tokens, batch_size=settings.batch_size)
-                    scorecard = evaluate_task(model, request, out, **opened)
+                request = TaskRequest(
+                    name=task, limit=limit, few_shot=few_shot, metric=harness_metric, filter=harness_filter,
+                    max_new_tokens=max_new_tokens, batch_size=settings.batch_size)
+                scorecard = evaluate_task(model, request, out, **opening)
     except KeyboardInterrupt:
         kept = f"what was scored is kept in {partial_unit_path(out)}; to resume, run the same command"
         if task is not None:
@@ -126,7 +124,7 @@ def eval_command(
 
 
 def _answer(scorecard: "Scorecard", out: Path, leaks: list[str]) -> None:
-    """Print the scorecard of the evaluation in ``out``, and its warnings."""
+    """Print the scorecard of the evaluation in ``out``, and its warnings; ``leaks`` are those about trained items."""
     from workings.evaluation.scorecard import scorecard_text
     from workings.evaluation.statistics import bounds
     from workings.evaluation.unit import EvaluationRecord

@@ -48,7 +48,7 @@ def _interrupt_again(handled: Sequence[int], ignored: "sys.UnraisableHookArgs") 
     name = str(ignored.exc_value)
     number = signal.Signals[name] if name in signal.Signals.__members__ else signal.SIGINT
     if pthread_kill is None:  # Windows
-        again = partial(interrupt_main, number)
+        send = partial(interrupt_main, number)
     else:  # also wakes a main thread that sleeps
-        again = partial(pthread_kill, main_thread().ident, number)
-    Timer(0.05, again).start()
+        send = partial(pthread_kill, main_thread().ident, number)
+    Timer(0.05, send).start()

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 import typer.core
@@ -98,13 +98,13 @@ def root_options(
     context.with_resource(report_progress_to(WaitingLine()))
 
 
-# The module of a command has a function `NAME_command`, or for a group of commands a Typer `NAME_app`.
+# The module `workings.cli.NAME` has a function `NAME_command`, or for a group of commands a Typer `NAME_app`.
 for _name in chain.from_iterable(COMMAND_GROUPS.values()):
     _module = import_module(f"workings.cli.{_name}")
     if hasattr(_module, f"{_name}_app"):
         app.add_typer(getattr(_module, f"{_name}_app"), name=_name)
     else:
-        _class = Plain if _name in ("ui", "serve", "mcp") else Verb
+        _class = Plain if _name in ("ui", "serve", "mcp") else Verb  # servers give no answer
         app.command(_name, cls=_class)(getattr(_module, f"{_name}_command"))
 
 
@@ -113,16 +113,18 @@ def main() -> None:
     try:
         _require_working_folder()
         app()
-        return
-    except WorkingsError as failure:
-        error: WorkingsError = failure
+    except WorkingsError as error:
+        _fail(error)
     except PermissionError as denied:
-        error = RequestError(f"permission is denied for {denied.filename or denied}",
-                             "a path that this user may read and write", "another path, or chmod")
+        _fail(RequestError(f"permission is denied for {denied.filename or denied}",
+                           "a path that this user may read and write", "another path, or chmod"))
     except OSError as failure:
         if not is_of_the_disk(failure):
             raise
-        error = storage_error(failure, failure.filename or "a file", "use")
+        _fail(storage_error(failure, failure.filename or "a file", "use"))
+
+
+def _fail(error: WorkingsError) -> NoReturn:
     say_failure(error, sys.argv[1:])
     sys.exit(error.exit_code)
 

@@ -27,7 +27,7 @@ class AgentTools:
 
     folder: Path
     _plans: dict[str, tuple[str, tuple[str, ...], str]] = field(default_factory=dict)
-    """Token -> recipe, overrides, and digest of the resolved recipe."""
+    """Token, which starts one run -> recipe, overrides, and digest of the resolved recipe."""
     _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     """Name of a run that was started here -> its process."""
 
@@ -62,10 +62,10 @@ class AgentTools:
                                "plan it again")
         del self._plans[token]
         log = self.folder / f"{name}.log"
-        with log.open("wb") as said:
+        with log.open("wb") as output:
             self._children[name] = child = subprocess.Popen(
                 [sys.executable, "-m", "workings", "train", recipe, *overrides, "--out", str(out)],
-                stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
         return {"run": name, "process": child.pid, "log": log.name, "recipe_digest": digest}
 
     def read_record(self, name: str) -> dict[str, Any]:
@@ -78,9 +78,10 @@ class AgentTools:
             partial = partial_path(out)
             if not partial.is_dir() and name not in self._children:
                 raise RequestError(f"name: {name} is no run", "a run directory of this folder", "list_runs")
-            return {"run": name, "state": "not sealed", "process": self._process(name), "numbers": [
-                _number(f"{partial.name}/{METRICS}", f"line {line['step']}, {key}", line[key])
-                for line in jsonl.read(partial / METRICS)[0][-1:] for key in ("step", "loss")]}
+            lines, _ = jsonl.read(partial / METRICS)
+            numbers = [_number(f"{partial.name}/{METRICS}", f"line {line['step']}, {key}", line[key])
+                       for line in lines[-1:] for key in ("step", "loss")]
+            return {"run": name, "state": "not sealed", "process": self._process(name), "numbers": numbers}
         run = RunRecord.open(out)
         numbers = [_number(f"{name}/{MANIFEST}", key, getattr(run.manifest, key)) for key in MANIFEST_FIELDS]
         for line in run.metrics()[-1:]:
@@ -146,7 +147,7 @@ def make_server(folder: Path) -> Any:
     tools, server = AgentTools(folder=folder.resolve()), MCPServer("workings")
 
     def with_tool_errors(tool: Callable[..., Any]) -> Callable[..., Any]:
-        # The server hides the text of any other exception.
+        """The tool, raising `ToolError`: the server hides the text of any other exception."""
         @wraps(tool)
         def call(*args: Any, **named: Any) -> Any:
             try:

@@ -101,8 +101,8 @@ def as_recorded(model: str, loading_options: Mapping[str, Any], example: str, *,
                 decoding: tuple[str, ...] = ("max_new_tokens", "batch_size", "scorer")) -> dict[str, Any]:
     """The settings that a sealed run was evaluated with; new results with the same settings are comparable.
 
-    Empty for plain weights, which need ``loading_options``. Raises `RequestError` for a run with such options, and for
-    weights without, with an ``example`` of what to type.
+    Empty for plain weights, which need ``loading_options``, such as `template`. Raises `RequestError` for a run with
+    such options, and for weights without, with an ``example`` of what to type.
     """
     from workings.record.reader import RunRecord
 
@@ -117,6 +117,7 @@ def as_recorded(model: str, loading_options: Mapping[str, Any], example: str, *,
     refuse_unread("with a sealed run, whose recipe says it", "these with plain weights only", *loading_options)
     # From the manifest: the recipe's file may have been edited since.
     recipe = RunRecord.open(path).manifest.config
-    settings = {name: recipe.get("evaluation", {}).get(name) for name in decoding}
+    evaluation = recipe.get("evaluation", {})
+    settings = {name: evaluation.get(name) for name in decoding}
     # Keys missing in an older record keep this version's defaults.
     return given_options(**settings, form=recipe.get("data", {}).get("reasoning"))

@@ -40,7 +40,7 @@ def serve_command(
     from workings.runs.open_model import AS_RECORDED, open_model
 
     loading_options = given_options(template=template, engine=engine, precision=precision, tokenizer=tokenizer)
-    # For its errors only.
+    # Only for its errors; its settings are those of measurements.
     as_recorded(model, loading_options, f"workings serve {model} --template tokenizer")
     with listen(port) as listener:  # before loading the model, which takes longer
         weights = weights_request(loading_options, device, "any")

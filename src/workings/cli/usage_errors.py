@@ -34,34 +34,35 @@ def request_error(wrong: Any, program: Any, typed: Sequence[str]) -> RequestErro
         names.append(word)
     called = " ".join(["workings", *names])
     help_command = f"{called} -h"
-    option = getattr(wrong, "option_name", "")
     unknown = next((word for word in typed[len(names):] if not word.startswith("-")), "")
     if hasattr(command, "commands") and unknown:
         return RequestError(f"there is no command {unknown!r}", f"a command that `{help_command}` lists",
                             _right_command(unknown, command, called, typed))
-    # Options of other trainers, such as a learning rate, are recipe keys here.
+    option = getattr(wrong, "option_name", "")
     key = _suggested_key(option, command)
     if key:
         return RequestError(f"`{called}` has no option {option}", "recipe keys after the recipe's name, as KEY=VALUE",
                             f"{key}=…")
-    if hasattr(wrong, "possibilities"):
+    if hasattr(wrong, "possibilities"):  # an unknown option
         near = difflib.get_close_matches(option, wrong.possibilities or (), 1, 0.85)  # not `--json` for `--on`
-        expected = near[0] if near else f"an option that `{help_command}` lists"
-        return RequestError(f"`{called}` has no option {option}", expected, help_command)
-    parameter = getattr(wrong, "param", None) or next((each for each in command.params if option in each.opts), None)
+        return RequestError(f"`{called}` has no option {option}",
+                            near[0] if near else f"an option that `{help_command}` lists", help_command)
     message = wrong.format_message().replace("Value error, ", "")
+    parameter = getattr(wrong, "param", None) or next((each for each in command.params if option in each.opts), None)
     expected = _lowered(getattr(parameter, "help", "")) or f"what `{help_command}` lists"
-    if hasattr(wrong, "param_type") and parameter is not None:
-        choices = re.findall(r"[\w.-]+", message.partition("Choose from:")[2])
-        name = (parameter.metavar or parameter.name).rstrip(".")
-        if parameter.param_type_name == "option":
-            name = parameter.opts[0]
-        elif not name.isupper():
-            name = f"the {name}"
-        message = f"{name} is missing"
-        if choices:
-            expected += f": {', '.join(choices)}"
-    return RequestError(_lowered(message), expected, help_command)
+    if not hasattr(wrong, "param_type") or parameter is None:  # a wrong value
+        return RequestError(_lowered(message), expected, help_command)
+    choices = re.findall(r"[\w.-]+", message.partition("Choose from:")[2])
+    listed = f": {', '.join(choices)}" if choices else ""
+    return RequestError(f"{_name_of(parameter)} is missing", expected + listed, help_command)
+
+
+def _name_of(parameter: Any) -> str:
+    """A parameter in a message: `--out`, `RUN`, or `the recipe`."""
+    if parameter.param_type_name == "option":
+        return str(parameter.opts[0])
+    name = str(parameter.metavar or parameter.name).rstrip(".")
+    return name if name.isupper() else f"the {name}"
 
 
 def _right_command(unknown: str, command: Any, called: str, typed: Sequence[str]) -> str:

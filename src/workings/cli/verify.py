@@ -67,20 +67,19 @@ def verify_command(
         refuse_unread(f"at level {highest}", "these with --level 3, which recomputes steps", "steps", "whole", "seed",
                       "data", "weights")
     verdicts = VerificationCache.here()  # for the page
-    before = verdicts.stamp(path)
+    stamp = verdicts.stamp(path)
     keys = _trusted(key or [])
     with slow_operation(f"checking {path}"):
         result = verify(path, level=highest, expect_root=expect_root, trusted=keys, replay=replay)
     if result.is_about_files:
-        verdicts.keep(path, before, result.to_json())
+        verdicts.keep(path, stamp, result.to_json())
     code = 0
     if result.failed:
         code = 1
     elif result.level < require_level:
         code = 3
     elif level is not None and result.level < level:
-        blocked = _blocked(result)
-        reason = blocked[0].text if blocked else _nothing_here(result)
+        reason = next((check.text for check in _blocked(result)), _nothing_here(result))
         say(f"level {level} was asked for, and the record reaches level {result.level}: {reason}")
         code = 1
     answer(result.to_json(), verification_text(result, verbose=verbose), code)

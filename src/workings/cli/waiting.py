@@ -19,7 +19,7 @@ TERMINAL_SECONDS, LOG_SECONDS = 1.0, 15.0
 class _Operation:
     what: str
     began: float = field(default_factory=time.monotonic)
-    done: tuple[int, int, str] = (0, 0, "")
+    progress: tuple[int, int, str] = (0, 0, "")
 
 
 class WaitingLine(ProgressListener):
@@ -44,7 +44,7 @@ class WaitingLine(ProgressListener):
 
     def reaches(self, done: int, total: int, unit: str = "") -> None:
         """Show this progress from now on."""
-        self._operations[-1].done = done, total, unit
+        self._operations[-1].progress = done, total, unit
 
     def ends(self) -> None:
         """Report the operation around it again."""
@@ -67,8 +67,8 @@ class WaitingLine(ProgressListener):
                 if (left := self._next_at - time.monotonic()) > 0:
                     self._changed.wait(left)
                     continue
-                now = self._operations[-1]
-                line = waiting_text(now.what, time.monotonic() - now.began, now.done)
+                innermost = self._operations[-1]
+                line = waiting_text(innermost.what, time.monotonic() - innermost.began, innermost.progress)
                 if sys.stderr.isatty():
                     # Return to the first column and clear the rest of a longer earlier line.
                     sys.stderr.write(f"\r\x1b[K{line}")
@@ -81,15 +81,15 @@ class WaitingLine(ProgressListener):
             self._has_thread = False
 
 
-def waiting_text(what: str, seconds: float, done: tuple[int, int, str] = (0, 0, "")) -> str:
-    """The line about an operation after some seconds; ``done`` is its progress: count, total, unit."""
+def waiting_text(what: str, seconds: float, progress: tuple[int, int, str]) -> str:
+    """The line about an operation after some seconds; ``progress``: count, total, unit, as 3 of 8 micro-batches."""
     line = f"{what} … {_clock(seconds)}"
-    count, total, unit = done
+    count, total, unit = progress
     if not count:
         return line
     line = f"{line}, {count} of {total} {unit}".rstrip()
-    left = ceil(seconds / count * (total - count))
-    return f"{line}, about {_clock(left)} left" if left else line
+    seconds_left = ceil(seconds / count * (total - count))
+    return f"{line}, about {_clock(seconds_left)} left" if seconds_left else line
 
 
 def _clock(seconds: float) -> str:

@@ -44,7 +44,7 @@ class Algorithm(Section):
     records: ClassVar[tuple[str, ...]] = ()
     """Files and folders that only some ways write into a run directory (`workings.record.layout`)."""
     controls: ClassVar[tuple[str, ...]] = ()
-    """Changes that a replay must distinguish from the record, by their names in `workings.ways.parts.replays`."""
+    """Deliberate mistakes, by name in `workings.ways.parts.replays`, whose replay must differ from the record."""
 
     @property
     @abstractmethod

@@ -14,7 +14,7 @@ from workings.errors import RequestError
 
 @cache
 def table() -> dict[str, dict[str, Any]]:
-    """Rows of `aliases.json` by alias: ``from``, and ``key`` (with ``values``, ``sets``) or ``instead``."""
+    """Rows of `aliases.json` by alias: ``from`` (trainers), and ``key`` (with ``values``, ``sets``) or ``instead``."""
     text = files("workings.config").joinpath("aliases.json").read_text(encoding="utf-8")
     return {row["alias"]: row for row in json.loads(text)["aliases"]}
 
@@ -37,7 +37,7 @@ def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> tuple[
     """
     notes: list[str] = []
     errors: list[RequestError] = []
-    implied: dict[str, Any] = {}
+    implied: dict[str, Any] = {}  # by dotted key
     for alias in [key for key in values if key in table() and key not in known]:
         row, value = table()[alias], values.pop(alias)
         source = _source(row)

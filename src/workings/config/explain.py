@@ -9,7 +9,7 @@ For example::
 
 import difflib
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
@@ -65,14 +65,14 @@ def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
 
 def together(errors: Sequence[RequestError]) -> RequestError:
     """Combines several errors into one, part by part."""
-    return RequestError(*(_joined([part for error in errors if (part := getattr(error, name))])
-                          for name in ("given", "expected", "try_next")))
+    return RequestError(_joined(error.given for error in errors), _joined(error.expected for error in errors),
+                        _joined(error.try_next for error in errors))
 
 
-def _joined(lines: Sequence[str]) -> str:
-    """The distinct lines below each other, as parts of an error are printed."""
+def _joined(lines: Iterable[str]) -> str:
+    """The distinct lines below each other, without empty ones, as a part of an error is printed."""
     # Further lines are indented by the ten characters of the label.
-    return "\n          ".join(dict.fromkeys(lines))
+    return "\n          ".join(dict.fromkeys(filter(None, lines)))
 
 
 def _explain_value(error: ErrorDetails, location: tuple[str, ...], source: KeySource) -> RequestError:
@@ -162,11 +162,12 @@ def _override_for(location: tuple[str, ...]) -> str:
 def _without_union_noise(errors: list[ErrorDetails]) -> list[ErrorDetails]:
     """The errors without those of union members of another kind than the value; pydantic reports all members.
 
-    A member of another kind refuses the whole value; the member of the value's kind refuses something inside of it.
+    For `model.shape: {layers: 0}` the member for a name refuses the whole value, ``(…, "shape", "str")``, and the
+    section something inside of it, ``(…, "shape", "ShapeConfig", "layers")``: only the second error is kept.
     """
-    deeper = {tuple(error["loc"][:length]) for error in errors for length in range(len(error["loc"]) - 1)}
+    outer = {tuple(error["loc"][:length]) for error in errors for length in range(len(error["loc"]) - 1)}
     return [error for error in errors
-            if not (error["type"] in ("string_type", "model_type") and tuple(error["loc"][:-1]) in deeper)]
+            if not (error["type"] in ("string_type", "model_type") and tuple(error["loc"][:-1]) in outer)]
 
 
 def _location(error: ErrorDetails) -> tuple[str, ...]:
@@ -179,6 +180,7 @@ def _location(error: ErrorDetails) -> tuple[str, ...]:
 
 
 def _did_you_mean(location: tuple[str, ...]) -> str:
+    """What to type for an unknown key: the choice of the section that has it, a similar key, or all keys there."""
     *parents, last = location
     siblings = _keys_at(parents)
     if last in siblings:
@@ -187,14 +189,14 @@ def _did_you_mean(location: tuple[str, ...]) -> str:
                   for choice in choice_of(section) or [FILE_REWARD]]
         dotted = ".".join(location)
         # Entries of a list have no override.
-        way_on = "" if any(map(str.isdigit, location)) else f"; {dotted}=null leaves it out"
-        return f"`{dotted}` goes with {' or '.join(f'`{other}`' for other in others)}{way_on}"
+        removal = "" if any(map(str.isdigit, location)) else f"; {dotted}=null leaves it out"
+        return f"`{dotted}` goes with {' or '.join(f'`{other}`' for other in others)}{removal}"
     # In a file another trainer's key is renamed at the top level only.
     if other_trainers := counterpart(last):
         return other_trainers
-    elsewhere = next((dotted for dotted in known_keys() if dotted.split(".")[-1] == last), "")
-    if near := _near_key(location) or elsewhere:
-        return f"did you mean `{near}`?"
+    same_name = next((dotted for dotted in known_keys() if dotted.split(".")[-1] == last), "")
+    if meant := _near_key(location) or same_name:
+        return f"did you mean `{meant}`?"
     return f"keys there: {', '.join(sorted(siblings))}" if siblings else ""
 
 

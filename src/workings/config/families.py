@@ -28,7 +28,7 @@ def known_families() -> tuple[str, ...]:
     return (*FAMILIES, *(name for name in plugin_names(GROUP) if name not in FAMILIES))
 
 
-def _check(name: object) -> object:
+def _known_family(name: object) -> object:
     # First, because reading the entry points of other packages takes tens of milliseconds.
     if name in FAMILIES:
         return name
@@ -40,7 +40,7 @@ def _check(name: object) -> object:
     return name
 
 
-KNOWN_FAMILY = BeforeValidator(_check)
+KNOWN_FAMILY = BeforeValidator(_known_family)
 FamilyName = Annotated[str, KNOWN_FAMILY, Field(
     json_schema_extra=lambda schema: schema.update(enum=list(known_families())))]
 """Type of a recipe's key whose value names a model family."""

@@ -39,7 +39,7 @@ class LoadedRecipe:
     chosen: tuple[str, ...] = ()
     """A line for each automatic choice, with the reason."""
     kept: tuple[str, ...] = ()
-    """Files that the run directory keeps a copy of, by their paths there. The files lie in a temporary folder with the
+    """Files that the run directory keeps a copy of, by their paths there. They are in a temporary folder with the
     layout of a run directory, and `base` is its folder `config`."""
 
     def resolved(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def load_recipe(name: RecipeLike, overrides: Overrides = (), *, recorded: bool =
         raise RequestError(f"a recipe cannot be of type {type(name).__name__}",
                            "a file, a shipped recipe's name, or a dict",
                            "rows and a model go by name: workings.train(model=…, data=rows, steps=100)")
-    # Write and read a dict, so that it gets the same checks and messages as a file.
+    # A dict is written and read, so that it gets the same checks and messages as a file.
     text, origin, base = (_dump(name), GIVEN, Path.cwd()) if isinstance(name, Mapping) else _find(str(name))
     return parse_recipe(text, origin, base, words if recorded else [seen_from(base, word) for word in words])
 
@@ -114,9 +114,9 @@ def parse_recipe(text: str, origin: str, base: Path, overrides: Sequence[str] = 
     for override in overrides:
         apply_override(values, override)
     # Overridden steps replace the file's epochs, and overridden epochs its steps.
-    given = {"training.steps", "training.epochs"} & {override.partition("=")[0] for override in overrides}
-    if len(given) == 1 and isinstance(values.get("training"), dict):
-        values["training"].pop("steps" if "training.epochs" in given else "epochs", None)
+    overridden = {"training.steps", "training.epochs"} & {override.partition("=")[0] for override in overrides}
+    if len(overridden) == 1 and isinstance(values.get("training"), dict):
+        values["training"].pop("steps" if "training.epochs" in overridden else "epochs", None)
     # All errors are reported at once.
     try:
         recipe = check_recipe(values, partial(_key_source, text, origin, overrides), as_written=True)
@@ -142,7 +142,7 @@ def check_recipe(values: dict[str, Any], origin: str | KeySource, *, as_written:
 
 
 def _key_source(text: str, origin: str, overrides: Sequence[str], location: tuple[str, ...]) -> str:
-    """Source of a key: the override that set it or a section around it, or the line of the file."""
+    """Source of a key: the override that set it or a section around it, or the line of the file: `recipe.yaml:12`."""
     for override in reversed(overrides):
         overridden = tuple(override.partition("=")[0].split("."))
         if overridden == location[:len(overridden)]:
@@ -175,11 +175,13 @@ def _find(name: str) -> tuple[str, str, Path]:
     shipped = shipped_recipes()
     if name in shipped:
         return shipped[name], f"shipped:{name}", Path.cwd()
+    looks_like_file = path.suffix in (".yaml", ".yml") or len(path.parts) > 1
+    given = f"there is no file {path.absolute()}" if looks_like_file else f"there is no recipe {name!r}"
     near = difflib.get_close_matches(name, shipped, n=3)
-    is_file = path.suffix in (".yaml", ".yml") or len(path.parts) > 1
-    raise RequestError(f"there is no file {path.absolute()}" if is_file else f"there is no recipe {name!r}",
-                       "a YAML file, or a shipped recipe" + (f": {', '.join(near)}" if near else ""),
-                       f"workings recipes show {near[0]}" if near else "workings recipes list")
+    if near:
+        raise RequestError(given, f"a YAML file, or a shipped recipe: {', '.join(near)}",
+                           f"workings recipes show {near[0]}")
+    raise RequestError(given, "a YAML file, or a shipped recipe", "workings recipes list")
 
 
 def recipe_schema() -> dict[str, Any]:

@@ -154,13 +154,13 @@ class Recipe(Section):
 
 
 def section_at(location: Sequence[str]) -> list[type[BaseModel]]:
-    """The section classes that may have a dotted place (several for a union)."""
-    here: list[type[BaseModel]] = [Recipe]
-    # A list index is between the list's name and the entry's keys.
-    for part in (part for part in location if not part.isdigit()):
-        here = [inner for section in here if part in section.model_fields
-                for inner in models_in(section.model_fields[part].annotation)]
-    return here
+    """The section classes that may have a dotted place: for `method` those of full training, LoRA and QLoRA."""
+    sections: list[type[BaseModel]] = [Recipe]
+    for part in location:
+        if not part.isdigit():  # the index of an entry, in `rewards.0.weight`
+            sections = [inner for section in sections if part in section.model_fields
+                        for inner in models_in(section.model_fields[part].annotation)]
+    return sections
 
 
 def known_keys() -> list[str]:

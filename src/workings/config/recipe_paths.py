@@ -9,7 +9,7 @@ from workings.config.section import own_code
 
 KEYS = (("data", "traces"), ("evaluation", "traces"), ("evaluation", "items"), ("model", "id"),
         ("algorithm", "teacher"), ("", "tokenizer"))
-"""Sections and keys that may name a file or a folder, except files of rewards."""
+"""Sections and keys that may name a file or a folder, except files of rewards. `tokenizer` is in no section."""
 MARKS = ("config.json", "tokenizer.json", "SEAL.json")
 """Files by which a folder of weights, a tokenizer or a run is recognized."""
 
@@ -29,7 +29,8 @@ def with_changed_paths(values: Mapping[str, Any], change: Callable[[str], str]) 
     moved = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
     for section, key, name in recipe_paths(values):
         if _is_relative(name):
-            (moved[section] if section else moved)[key] = change(name)
+            keys = moved[section] if section else moved
+            keys[key] = change(name)
     if isinstance(values.get("rewards"), list):
         moved["rewards"] = [_moved_code(reward, "scorer", change) for reward in values["rewards"]]
     if "environment" in values:
@@ -68,7 +69,7 @@ def _is_relative(name: str) -> bool:
 
 
 def _moved_code(entry: Any, key: str, change: Callable[[str], str]) -> Any:
-    """A reward or an environment as written, or only its name, with the path of a user's own code changed."""
+    """A reward (``{"scorer": "mine.py:brevity"}``), an environment or its name, with the path of own code changed."""
     name = entry.get(key) if isinstance(entry, Mapping) else entry
     file, attribute = own_code(name) if isinstance(name, str) else ("", "")
     if not file or not _is_relative(file):

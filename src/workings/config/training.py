@@ -61,18 +61,18 @@ class TrainingConfig(Section):
     def rate_at(self, step: int) -> float:
         """Learning rate of update number ``step``, from 1: a pure function, so that a resumed run needs no state.
 
-        The first warm-up step already moves (``peak / warmup_steps``); the peak is reached at ``warmup_steps`` and
-        ``peak * final_share`` at the last step. The schedules of transformers are the same curve one step later.
+        With 4 warm-up steps, 8 steps and ``final_share: 0``, a linear schedule takes 1/4, 2/4, 3/4, 4/4, 3/4, 2/4, 1/4
+        and 0 of the peak. The schedules of transformers are the same curve one step later.
         """
         if not 1 <= step <= self.steps:
             raise ValueError(f"step {step} is outside 1..{self.steps}")
         if step <= self.warmup_steps:
             return self.learning_rate * step / self.warmup_steps
         share = (step - self.warmup_steps) / (self.steps - self.warmup_steps)
-        # The share of the way from the last rate up to the peak.
-        left = {"constant": 1.0, "linear": 1.0 - share, "cosine": 0.5 * (1.0 + cos(pi * share))}[self.schedule]
+        # The share of the way from the last rate up to the peak: 1 after the warm-up, 0 at the last step.
+        height = {"constant": 1.0, "linear": 1.0 - share, "cosine": 0.5 * (1.0 + cos(pi * share))}[self.schedule]
         last = 1.0 if self.schedule == "constant" else self.final_share
-        return self.learning_rate * (last + (1.0 - last) * left)
+        return self.learning_rate * (last + (1.0 - last) * height)
 
 
 MomentFormat = Literal["fp32", "bf16", "uint8"]

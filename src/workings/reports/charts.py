@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from markupsafe import Markup, escape
@@ -45,31 +45,31 @@ def tick_label(value: float) -> str:
 
 Points = Sequence[tuple[float, float]]
 Values = NDArray[np.float64]
-# Margins for the names and numbers of the axes, in units of the view box.
+# Margins of a line chart for the names and numbers of its axes, in units of the view box.
 _LEFT, _TOP, _BOTTOM = 52, 14, 44
-# Of a chart of intervals: height of a mark, of the text above it on a narrow screen, and of the gap between rows.
+# Of a chart of intervals: heights of a mark, of the text above it in a narrow chart, of the gap between rows; margins.
 _MARK, _TEXT, _GAP, _ROWS_TOP, _ROWS_BOTTOM = 21, 16, 12, 8, 40
 _MAX_POINTS = 400
-"""Points that a curve keeps: of each stretch of steps its lowest and its highest, so that no spike is lost."""
+"""Points that a curve keeps."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """One curve. ``color`` is the number of its run; ``style`` is `faint`, `line` or `dots`."""
+    """One curve. ``color`` is the number of its run."""
 
     name: str
     points: Points
     color: int
-    style: str = "line"
+    style: Literal["faint", "line", "dots"] = "line"
 
 
 def draw_line_chart(curves: Sequence[Curve], width: int, height: int, label: str, y_label: str) -> Markup:
     """Curves over steps as one SVG element of this size, which scales with its container; ``label`` is its text."""
     right = width - 14
-    xs = [x for curve in curves for x, _ in curve.points]
-    x = Scale(min(xs), max(xs), _LEFT, right)
-    # SVG counts downwards, so the range is turned over.
-    y = Scale(*_domain([y for curve in curves for _, y in curve.points]), height - _BOTTOM, _TOP)
+    steps = [step for curve in curves for step, _ in curve.points]
+    x = Scale(min(steps), max(steps), _LEFT, right)
+    # SVG counts downwards, so the highest value is at the top.
+    y = Scale(*_domain([value for curve in curves for _, value in curve.points]), height - _BOTTOM, _TOP)
     return svg(width, height, label, [*_grid(x, y, right, height, y_label), *(_curve(curve, x, y) for curve in curves)])
 
 
@@ -79,7 +79,7 @@ def svg(width: int, height: int, label: str, parts: Iterable[Markup], kind: str 
 
 
 def element(name: str, content: str | Iterable[Markup] = "", **attributes: object) -> Markup:
-    """An element of SVG; everything that is no markup is escaped."""
+    """An element of SVG; text is escaped, and `class_="tick", text_anchor="end"` are `class` and `text-anchor`."""
     words = [Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items()]
     inner = escape(content) if isinstance(content, str) else Markup("").join(content)
     start = Markup("<{}{}").format(name, Markup("").join(words))
@@ -90,15 +90,16 @@ def marker(color: int, x: float, y: float, size: float) -> Markup:
     """A run's sign: circle, square, diamond or triangle, so that runs are told apart without their colors."""
     if color == 0:
         return element("circle", cx=x, cy=y, r=size)
-    square = ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9))
-    corners = {2: ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)), 3: ((0, -1.2), (1.2, 1), (-1.2, 1))}.get(color, square)
+    square, diamond = ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)), ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0))
+    corners = {2: diamond, 3: ((0, -1.2), (1.2, 1), (-1.2, 1))}.get(color, square)
     return element("polygon", points=" ".join(f"{x + size * dx:g},{y + size * dy:g}" for dx, dy in corners))
 
 
 def key_entry(name: str, color: int, kind: str) -> dict[str, Any]:
     """An entry of a figure's key: a curve's symbol (`line`, or `mark` for points) and its name."""
-    return {"text": name, "mark": element("path", class_=f"line c{color}", d="M0 5H28") if kind == "line" else
-            element("g", [marker(color, 14, 5, 4)], class_=f"mark c{color}")}
+    if kind == "line":
+        return {"text": name, "mark": element("path", class_=f"line c{color}", d="M0 5H28")}
+    return {"text": name, "mark": element("g", [marker(color, 14, 5, 4)], class_=f"mark c{color}")}
 
 
 def smoothed(points: Points, span: int) -> list[tuple[float, float]]:
@@ -108,7 +109,7 @@ def smoothed(points: Points, span: int) -> list[tuple[float, float]]:
 
 
 def moving_mean(values: Values, span: int) -> Values:
-    """The mean around each value over ``span`` of them (fewer at both ends)."""
+    """The mean around each value over ``span`` of them, fewer at both ends: of 1, 2, 6 with span 3 it is 1.5, 3, 4."""
     # A mean is the difference of two running sums, so the cost does not depend on the span.
     sums = np.concatenate([[0.0], np.cumsum(values)])
     index = np.arange(len(values))
@@ -116,22 +117,22 @@ def moving_mean(values: Values, span: int) -> Values:
     return np.asarray((sums[last] - sums[first]) / (last - first))
 
 
-def thinned(points: Points, limit: int = _MAX_POINTS) -> Points:
-    """The curve thinned to about ``limit`` points: the lowest and the highest of each bin, in their order."""
-    return [points[i] for i in kept_places(np.array([y for _, y in points], dtype=np.float64), limit)]
+def thinned(points: Points) -> Points:
+    """The curve thinned to about `_MAX_POINTS` points, in their order; it keeps every spike."""
+    return [points[i] for i in kept_places(np.array([y for _, y in points], dtype=np.float64), _MAX_POINTS)]
 
 
 def kept_places(values: Values, limit: int) -> list[int]:
-    """Numbers of the points that are drawn: both ends, and of each bin the lowest and the highest."""
+    """Indices of the points that are drawn: both ends, and of each bin the lowest and the highest."""
     count = len(values)
     if count <= limit:
         return list(range(count))
     inner = values[1:-1]
-    size = -(-2 * count // limit)
-    bins = -(-len(inner) // size)
-    padded = np.full(bins * size, inner[-1])  # the last value again: an equal one is never preferred to the first
+    bin_size = math.ceil(2 * count / limit)  # 5 for 9 points and a limit of 4: 2 bins, at most 2 + 2 * 2 points
+    bins = math.ceil(len(inner) / bin_size)
+    padded = np.full(bins * bin_size, inner[-1])  # the last value again: the first of equal ones is taken
     padded[:len(inner)] = inner
-    table, starts = padded.reshape(bins, size), 1 + size * np.arange(bins)
+    table, starts = padded.reshape(bins, bin_size), 1 + bin_size * np.arange(bins)
     indices = np.concatenate([[0], starts + table.argmin(axis=1), starts + table.argmax(axis=1), [count - 1]])
     return [int(index) for index in np.unique(indices)]
 
@@ -166,11 +167,11 @@ def _text(kind: str, x: float, y: float, words: str, anchor: str = "start") -> M
 
 
 def _curve(curve: Curve, x: Scale, y: Scale) -> Markup:
-    points = [(x(a), y(b)) for a, b in thinned(curve.points)]
-    path = "M" + "L".join(f"{a:g} {b:g}" for a, b in points)
+    pixels = [(x(step), y(value)) for step, value in thinned(curve.points)]
+    path = "M" + "L".join(f"{left:g} {top:g}" for left, top in pixels)
     if curve.style == "dots":
-        return element("g", [element("path", class_="dashed", d=path),
-                             *(marker(curve.color, a, b, 3.5) for a, b in points)], class_=f"dots c{curve.color}")
+        dots = [marker(curve.color, left, top, 3.5) for left, top in pixels]
+        return element("g", [element("path", class_="dashed", d=path), *dots], class_=f"dots c{curve.color}")
     return element("path", class_=f"{curve.style} c{curve.color}", d=path)
 
 
@@ -193,31 +194,37 @@ IntervalRows = Sequence[tuple[str, Sequence[Mark]]]
 def draw_interval_chart(rows: IntervalRows, width: int, label: str, x_label: str, *, signed: bool) -> Markup:
     """Rows that share an axis as an SVG element; its height depends on its rows, ``label`` is its text.
 
-    ``signed`` values are differences, on both sides of a line at zero; others are from 0 to 100.
+    ``signed`` values are differences, on both sides of a line at zero; others are from 0 to 100. A narrow chart has
+    names and numbers above the marks, a wide one at their left and right.
     """
     marks = [mark for _, marks in rows for mark in marks]
-    # A narrow chart has names and numbers above the marks, a wide one at their left and right.
     narrow = width < 500
-    text_height = _TEXT if narrow else 0
-    left = 12 if narrow else min(180, 18 + 7 * max(len(name) for name, _ in rows))
-    right = width - 14 if narrow else width - 14 - 6.7 * max(len(mark.label) for mark in marks)
-    x = Scale(*(_difference_domain(marks) if signed else (0.0, 100.0)), left, right)
+    left, right, text_height = 12, width - 14.0, _TEXT
+    if not narrow:
+        left, text_height = min(180, 18 + 7 * max(len(name) for name, _ in rows)), 0
+        right -= 6.7 * max(len(mark.label) for mark in marks)
+    low, high = _difference_domain(marks) if signed else (0.0, 100.0)
+    x = Scale(low, high, left, right)
     bottom = _ROWS_TOP + len(marks) * (_MARK + text_height) + len(rows) * _GAP
+    height = bottom + _ROWS_BOTTOM
     parts = []
-    for tick in linear_ticks(x.low, x.high, max(2, int((x.end - x.start) // 80))):
+    for tick in linear_ticks(low, high, max(2, int((right - left) // 80))):
         parts += [_line("zero" if signed and tick == 0 else "grid", x(tick), x(tick), _ROWS_TOP, bottom),
                   _text("tick", x(tick), bottom + 16, f"{tick:+g}" if signed and tick else f"{tick:g}", "middle")]
-    height = bottom + _ROWS_BOTTOM
-    parts.append(_text("label", (x.start + x.end) / 2, height - 6, x_label, "middle"))
+    parts.append(_text("label", (left + right) / 2, height - 6, x_label, "middle"))
     top = float(_ROWS_TOP)
     for name, own in rows:
-        parts.append(_text("row", x.start, top + 12, name) if narrow else
-                     _text("row", x.start - 12, top + _MARK * len(own) / 2 + 4, name, "end"))
+        if narrow:
+            parts.append(_text("row", left, top + 12, name))
+        else:
+            parts.append(_text("row", left - 12, top + _MARK * len(own) / 2 + 4, name, "end"))
         for mark in own:
-            y = top + text_height + _MARK / 2
-            kind = f"value t{mark.color}"
-            parts += [_mark(mark, x, y), _text(kind, x.end, top + 12, mark.label, "end") if narrow else
-                      _text(kind, round(x.end + 12, 1), y + 4, mark.label)]
+            y, kind = top + text_height + _MARK / 2, f"value t{mark.color}"
+            parts.append(_mark(mark, x, y))
+            if narrow:
+                parts.append(_text(kind, int(right), top + 12, mark.label, "end"))
+            else:
+                parts.append(_text(kind, round(right + 12, 1), y + 4, mark.label))
             top += _MARK + text_height
         top += _GAP
     return svg(width, height, label, parts)

@@ -19,7 +19,7 @@ from workings.reports.reinforcement import PANELS, RARE, Panel, numbers
 WIDE, NARROW = 880, 360
 SMOOTHING_SHARE = 50
 """The smoothed training loss is a moving mean over this part (1/50) of the steps."""
-_DELTA_COLOR = 4
+_DELTA_COLOR = 4  # runs have 0 to 3
 LOSS = Panel("loss", "Training loss", "nats per token", {"loss": "loss"},
              "Mean negative log likelihood of the supervised tokens, before each update.")
 HELD_OUT_LOSS = Panel("evaluation_loss", "Evaluation loss", "nats per token", {"evaluation_loss": "loss"},
@@ -29,12 +29,14 @@ _TABLE_ROWS = 12
 SMOOTHED = " Bold: moving mean over 1/50 of the steps; faint: every step."
 """Caption of smoothed curves."""
 REPORTED_PANELS = ("reward", "teacher", "outside", "groups", "lengths", "mismatch", "preference_loss", "margin",
-            "accuracy", "pair_log_probs")
+                   "accuracy", "pair_log_probs")
 """Figures of a report; the page of `workings ui` has all of them."""
 _COLORS = 5
 CAPTION = ("Items by the line of the first wrong equation in their reasoning, for the "
            "first sample of each item. This finds wrong arithmetic, not misunderstandings: of 590 wrong solutions "
            "(MR-GSM8K, labelled by people), 22 % are marked, and 76 % of the marks are the labelled first error.")
+RunLog = tuple[RunView, list[tuple[float, dict[str, Any]]]]
+"""A run, and its numbers by name for each step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,24 +66,24 @@ def accuracy_figure(views: Sequence[RunView]) -> Drawn | None:
     if not scored:
         return None
     names = ["overall", *sorted({name for view in scored for name in view.scorecard["per_section"]})]
-    if len(names) == 2:
-        names = names[:1]
-    rows, table = [], []
+    if len(names) == 2:  # the only section has the same items as `overall`
+        names = ["overall"]
+    rows, table, descriptions = [], [], []
     for name in names:
-        marks = []
+        marks, size = [], ""
         for view in scored:
             cell = view.scorecard["overall"] if name == "overall" else view.scorecard["per_section"].get(name)
             if cell is not None:
-                interval = interval_of(cell)
-                marks.append(interval_mark(cell["mean"], interval, view.color))
-                table.append([name, view.name, str(cell["n"]), str(cell["correct"]), percent(cell["mean"]),
-                              bounds(interval), str(cell["errors"])])
-        size = next(row[2] for row in table if row[0] == name)
+                marks.append(interval_mark(cell["mean"], interval_of(cell), view.color))
+                accuracy, interval, size = percent(cell["mean"]), bounds(interval_of(cell)), size or str(cell["n"])
+                table.append([name, view.name, str(cell["n"]), str(cell["correct"]), accuracy, interval,
+                              str(cell["errors"])])
+                descriptions.append(f"{view.name}, {name}: {accuracy}, interval {interval}")
         rows.append((f"{name} ({size})", marks))
     heads = ["Section", "Run", "Items", "Right", "Accuracy", "95 % interval", "Errors"]
     return interval_figure(
         "Accuracy with 95 % intervals", rows, Table(caption="Accuracy", heads=heads, rows=table), "correct answers, %",
-        description="; ".join(f"{row[1]}, {row[0]}: {row[4]}, interval {row[5]}" for row in table),
+        description="; ".join(descriptions),
         key=[key_entry(view.name, view.color, "mark") for view in scored])
 
 
@@ -93,16 +95,17 @@ def delta_figure(comparison: Comparison) -> Drawn | None:
     if len(comparison.sections) > 1:
         # Adjusted for the number of sections: one of twenty looks significant by chance.
         entries += [(section.name, section.difference, section.p_adjusted) for section in comparison.sections]
-    rows = [(f"{name} ({pair.n})", [interval_mark(pair.delta, pair.interval, _DELTA_COLOR, signed=True)])
-            for name, pair, _ in entries]
-    table = [[name, str(pair.n), points(pair.delta), bounds(pair.interval, signed=True),
-              p_text(p) if p is not None else "none", str(pair.newly_right), str(pair.newly_wrong)]
-             for name, pair, p in entries]
+    rows, table, descriptions = [], [], []
+    for name, pair, p_value in entries:
+        rows.append((f"{name} ({pair.n})", [interval_mark(pair.delta, pair.interval, _DELTA_COLOR, signed=True)]))
+        interval, p = bounds(pair.interval, signed=True), "none" if p_value is None else p_text(p_value)
+        table.append([name, str(pair.n), points(pair.delta), interval, p, str(pair.newly_right), str(pair.newly_wrong)])
+        descriptions.append(f"{name}: {points(pair.delta)} points, interval {interval}")
     heads = ["Section", "Items", "Difference", "95 % interval", "p", "Newly right", "Newly wrong"]
     return interval_figure(
         f"Difference {comparison.name_b} minus {comparison.name_a}", rows,
         Table(caption="Difference on the same items", heads=heads, rows=table), "percentage points", signed=True,
-        description="; ".join(f"{row[0]}: {row[2]} points, interval {row[3]}" for row in table))
+        description="; ".join(descriptions))
 
 
 def interval_figure(title: str, rows: IntervalRows, table: Table, x_label: str, *, description: str,
@@ -126,15 +129,18 @@ def interval_mark(value: float, interval: Interval | str, color: int, *, signed:
 
 def bounds(interval: Interval | str, *, signed: bool = False) -> str:
     """Both ends in percent or points, or why there is no interval."""
+    if isinstance(interval, str):
+        return f"none: {interval}"
     sign = "+" if signed else ""
-    return f"none: {interval}" if isinstance(interval, str) else \
-        f"{100 * interval.low:{sign}.1f} to {100 * interval.high:{sign}.1f}"
+    return f"{100 * interval.low:{sign}.1f} to {100 * interval.high:{sign}.1f}"
 
 
 def interval_of(cell: Mapping[str, Any]) -> Interval | str:
     """The interval of a recorded cell, or why it has none."""
     low, high = recorded_interval(cell)
-    return Interval(low, high, "recorded") if low is not None and high is not None else str(cell["ci_low"]["absent"])
+    if low is None or high is None:
+        return str(cell["ci_low"]["absent"])
+    return Interval(low, high, "recorded")
 
 
 def curve_figures(views: Sequence[RunView]) -> list[Drawn]:
@@ -142,64 +148,61 @@ def curve_figures(views: Sequence[RunView]) -> list[Drawn]:
 
     Of rewards one run has all lines of a figure; several runs have one line each.
     """
-    plain = [(view, [(float(line["step"]), line) for line in view.lines]) for view in views]
-    others = [(view, rows) for view, rows in plain if not view.uses_rewards]
-    rewarded = [(view, [(step, numbers(line)) for step, line in rows]) for view, rows in plain if view.uses_rewards]
-    drawn = [(panel, _lines(panel, rewarded, alone=len(rewarded) == 1)) for panel in PANELS
-             if panel.key in REPORTED_PANELS]
-    drawn += [(LOSS, _lines(LOSS, others, alone=False)), (HELD_OUT_LOSS, _lines(HELD_OUT_LOSS, plain, alone=False))]
-    return [_figure(panel, lines) for panel, lines in drawn if lines]
+    logs: list[RunLog] = [(view, [(float(line["step"]), line) for line in view.lines]) for view in views]
+    from_traces = [(view, steps) for view, steps in logs if not view.uses_rewards]
+    rewarded = [(view, [(step, numbers(line)) for step, line in steps]) for view, steps in logs if view.uses_rewards]
+    figures = [(panel, _curves(panel, rewarded, alone=len(rewarded) == 1)) for panel in PANELS
+               if panel.key in REPORTED_PANELS]
+    figures += [(LOSS, _curves(LOSS, from_traces, alone=False)),
+                (HELD_OUT_LOSS, _curves(HELD_OUT_LOSS, logs, alone=False))]
+    return [_figure(panel, curves) for panel, curves in figures if curves]
 
 
-def _lines(panel: Panel, runs: Sequence[tuple[RunView, list[tuple[float, dict[str, Any]]]]], *, alone: bool
-           ) -> list[Curve]:
-    """The panel's curves: of a run ``alone`` all, of several runs the first of each. Those without points are left out.
-
-    ``runs``: each with its steps and the numbers of these.
-    """
-    lines: list[Curve] = []
-    for view, rows in runs:
-        named = list(panel.lines_of({key for _, values in rows for key in values}).items())
+def _curves(panel: Panel, logs: Sequence[RunLog], *, alone: bool) -> list[Curve]:
+    """The panel's curves that have points: of a run ``alone`` all, of several runs the first of each."""
+    curves: list[Curve] = []
+    for view, steps in logs:
+        named = list(panel.lines_of({key for _, values in steps for key in values}).items())
         for number, (key, name) in enumerate(named if alone else named[:1]):
-            points = [(step, values[key]) for step, values in rows if isinstance(values.get(key), int | float)]
-            is_repetition = key not in panel.lines and lines and points == lines[0].points
+            points = [(step, values[key]) for step, values in steps if isinstance(values.get(key), int | float)]
+            is_repetition = key not in panel.lines and curves and points == curves[0].points
             is_always_zero = not any(value for _, value in points)
             if not points or is_repetition or (key in RARE and is_always_zero):
                 continue
-            lines.append(Curve(name=name if alone else view.name, points=points,
-                               color=number % _COLORS if alone else view.color,
-                               style="dots" if panel is HELD_OUT_LOSS else "line"))
-    return lines
+            curves.append(Curve(name=name if alone else view.name, points=points,
+                                color=number % _COLORS if alone else view.color,
+                                style="dots" if panel is HELD_OUT_LOSS else "line"))
+    return curves
 
 
-def _figure(panel: Panel, lines: Sequence[Curve]) -> Drawn:
-    drawn, span = list(lines), 1
-    if panel.key in ("reward", "loss"):
-        # One span, so that all curves have the same smoothing.
-        span = max(len(curve.points) for curve in lines) // SMOOTHING_SHARE
-    if span > 1:
-        drawn = [replace(curve, style="faint") for curve in lines]
-        drawn += [replace(curve, points=smoothed(curve.points, span)) for curve in lines]
-    ends = [(curve.name, curve.points[0], curve.points[-1]) for curve in lines]
+def _figure(panel: Panel, curves: Sequence[Curve]) -> Drawn:
+    """The figure of a panel: the curves, smoothed ones over faint ones if they are noisy and long."""
+    drawn, caption = list(curves), panel.sentence
+    # One span, so that all curves have the same smoothing.
+    span = max(len(curve.points) for curve in curves) // SMOOTHING_SHARE
+    if panel.key in ("reward", "loss") and span > 1:
+        drawn = [replace(curve, style="faint") for curve in curves]
+        drawn += [replace(curve, points=smoothed(curve.points, span)) for curve in curves]
+        caption += SMOOTHED
+    ends = [(curve.name, curve.points[0], curve.points[-1]) for curve in curves]
     label = f"{panel.title}. " + "; ".join(
         f"{name}: {first:.3g} at step {begin:g}, {last:.3g} at step {end:g}"
         for name, (begin, first), (end, last) in ends)
     wide, narrow = (draw_line_chart(drawn, width, height, label, panel.unit or panel.title.casefold())
                     for width, height in ((WIDE, 320), (NARROW, 270)))
-    return Drawn(wide=wide, narrow=narrow, table=steps_table(panel.title, lines), heading=panel.title,
-                 caption=panel.sentence + (SMOOTHED if span > 1 else ""),
+    return Drawn(wide=wide, narrow=narrow, table=steps_table(panel.title, curves), heading=panel.title, caption=caption,
                  key=[key_entry(curve.name, curve.color, "mark" if curve.style == "dots" else "line")
-                      for curve in lines])
+                      for curve in curves])
 
 
-def steps_table(title: str, series: Sequence[Curve]) -> Table:
+def steps_table(title: str, curves: Sequence[Curve]) -> Table:
     """Values at about a dozen steps, the first and the last among them; a column for each curve."""
-    steps = sorted({step for curve in series for step, _ in curve.points})
+    steps = sorted({step for curve in curves for step, _ in curve.points})
     stride = max(1, (len(steps) - 1) // (_TABLE_ROWS - 1))
     shown = sorted({*steps[::stride], steps[-1]})
-    lookup = [dict(curve.points) for curve in series]
-    rows = [[f"{step:g}", *(f"{values[step]:.4g}" if step in values else "—" for values in lookup)] for step in shown]
-    return Table(caption=title, heads=["Step", *(curve.name for curve in series)], rows=rows)
+    columns = [dict(curve.points) for curve in curves]
+    rows = [[f"{step:g}", *(f"{column[step]:.4g}" if step in column else "—" for column in columns)] for step in shown]
+    return Table(caption=title, heads=["Step", *(curve.name for curve in curves)], rows=rows)
 
 
 def flips_table(comparison: Comparison | None) -> Table | None:

@@ -113,6 +113,6 @@ def _samples(views: Sequence[RunView], comparison: Comparison | None) -> list[An
     if comparison is None or len(views) < 2 or views[0].evaluation is None or views[1].evaluation is None:
         return []
     # Include an item that got worse, if there is one: only gains would flatter B.
-    wrong = comparison.newly_wrong[:1]
-    item_ids = comparison.newly_right[:MAX_SAMPLES_SHOWN - len(wrong)] + wrong
+    worse = comparison.newly_wrong[:1]
+    item_ids = comparison.newly_right[:MAX_SAMPLES_SHOWN - len(worse)] + worse
     return sample_pairs(views[0].evaluation, views[1].evaluation, item_ids)

@@ -1,6 +1,7 @@
 """``python -m workings.reports.tracker_child NAME``: passes lines from standard input to a tracker's library.
 
-The first line has ``project``, ``name`` and ``config``; then each has ``step`` and ``metrics``; the last has ``end``.
+The first line has ``project``, ``name``, ``config`` and ``folder`` of the run; each of the others is a step, such as
+``{"step": 1, "metrics": {"train/loss": 1.5}}``; the last one is the run's status: ``{"end": "complete"}``.
 """
 
 import json
@@ -54,9 +55,8 @@ class MlflowRun:
         mlflow, entities = import_module("mlflow"), import_module("mlflow.entities")
         self.client, self._metric = mlflow.MlflowClient(tracking_uri=uri), entities.Metric
         existing = self.client.get_experiment_by_name(first["project"])
-        self.id: str = self.client.create_run(
-            existing.experiment_id if existing is not None else self.client.create_experiment(first["project"]),
-            run_name=first["name"]).info.run_id
+        experiment = existing.experiment_id if existing else self.client.create_experiment(first["project"])
+        self.id: str = self.client.create_run(experiment, run_name=first["name"]).info.run_id
         # The server refuses longer values, and more than 100 parameters in one call.
         params = [entities.Param(key, str(value)[:6_000]) for key, value in first["config"].items()]
         for start in range(0, len(params), 100):
@@ -74,8 +74,7 @@ class MlflowRun:
 
 def follow(library: WandbLike | TensorBoardFiles | MlflowRun, lines: Iterator[str]) -> None:
     """Pass everything to a library until the lines end."""
-    # The status if the lines stop without an end: the run was killed.
-    status = "killed"
+    status = "killed"  # if the lines stop without an end
     for line in lines:
         value = json.loads(line)
         if "end" in value:
@@ -89,8 +88,12 @@ def main(name: str) -> None:
     """Follow the lines of standard input."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     first = json.loads(sys.stdin.readline())
-    follow(MlflowRun(os.environ["MLFLOW_TRACKING_URI"], first) if name == "mlflow" else
-           TensorBoardFiles(first["folder"]) if name == "tensorboard" else WandbLike(name, first), iter(sys.stdin))
+    if name == "mlflow":
+        follow(MlflowRun(os.environ["MLFLOW_TRACKING_URI"], first), iter(sys.stdin))
+    elif name == "tensorboard":
+        follow(TensorBoardFiles(first["folder"]), iter(sys.stdin))
+    else:
+        follow(WandbLike(name, first), iter(sys.stdin))
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def read_answers(folder: Folder, unit: Path) -> list[Answer]:
     if not path.is_file():
         raise RecordError(f"{path.name} is missing")
     try:
-        return folder.cache.get("answers", [path], lambda: [_answer(line) for line in read_lines(path)[1]])
+        return folder.cache.get("answers", [path], lambda: [_answer(line) for line in read_lines(path).value])
     except (KeyError, TypeError, ValueError) as error:
         raise RecordError(f"{path.name} has a line that is not a scored prediction") from error
 
@@ -160,9 +160,3 @@ def _files(*records: EvaluationRecord) -> list[Path]:
 def with_wrong_step(row: Answer) -> Answer:
     """The completion with the place of its first wrong equation."""
     return replace(row, wrong_step=wrong_place(row.completion))
-
-
-def pair(a: Answer, b: Answer, change: Change) -> dict[str, Any]:
-    """One item answered by two runs."""
-    return {"id": a.id, "section": a.section, "prompt": a.prompt, "gold": a.gold, "change": change,
-            "a": with_wrong_step(a), "b": with_wrong_step(b)}

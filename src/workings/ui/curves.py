@@ -38,8 +38,6 @@ class Series(BaseModel):
 
 
 Line = dict[str, Any]
-
-
 KINDS = (
     ("loss", "Training loss", "nats per token"),
     ("evaluation_loss", "Evaluation loss", "nats per token"),
@@ -100,7 +98,7 @@ def curves(columns: Columns, x: XAxis, low: float | None = None, high: float | N
     axis = columns.parts[x]
     span = mean or len(axis) // SMOOTHING_SHARE
     inside = (axis >= (-np.inf if low is None else low)) & (axis <= (np.inf if high is None else high))
-    empty_curves = _rewarded(columns.rewarded)
+    undrawn = _rewarded(columns.rewarded)
     for key, title, unit in KINDS:
         series = Series(key=key, title=title, unit=unit, x=[], y=[])
         if key == "loss" and columns.rewarded:
@@ -110,8 +108,8 @@ def curves(columns: Columns, x: XAxis, low: float | None = None, high: float | N
             instead = "divergence from the teacher" if "kl_teacher" in columns.rewarded else "reward"
             series = Series(key="objective", title="Value of the objective", unit="", x=[], y=[],
                             note=OBJECTIVE.format(instead=instead))
-        empty_curves.append((columns.parts[key], series))
-    drawn = [_drawn(series, values, axis, inside, span) for values, series in empty_curves]
+        undrawn.append((columns.parts[key], series))
+    drawn = [_drawn(series, values, axis, inside, span) for values, series in undrawn]
     return [series for series in drawn if series.x]
 
 
@@ -131,7 +129,7 @@ def _drawn(empty: Series, values: Values, axis: Values, inside: NDArray[np.bool_
 
 def _rewarded(columns: dict[str, Values]) -> list[tuple[Values, Series]]:
     """The curves of `Columns.rewarded`: their values, and a `Series` without points; grouped by figure."""
-    empty_curves = []
+    undrawn = []
     for panel in PANELS:
         first_values = columns.get(next(iter(panel.lines)), np.empty(0))
         for key, title in panel.lines_of(columns).items():
@@ -140,10 +138,10 @@ def _rewarded(columns: dict[str, Values]) -> list[tuple[Values, Series]]:
             repeats_first = key not in panel.lines and np.array_equal(values, first_values, True)
             never_happened = key in RARE and not np.nan_to_num(values).any()
             if not repeats_first and not never_happened:
-                empty_curves.append((values, Series(
+                undrawn.append((values, Series(
                     key=key, title=title, unit=panel.unit, x=[], y=[], figure=panel.key, figure_title=panel.title,
                     note=panel.sentence, log=panel.log)))
-    return empty_curves
+    return undrawn
 
 
 def run_curves(site: Site, name: str, x: XAxis = "step", low: float | None = None, high: float | None = None,

@@ -24,7 +24,7 @@ MAX_EVENTS = 2_000
 
 
 def read_detail(folder: Folder, run: Path) -> dict[str, Any]:
-    """Read a run. A missing part stays empty; a damaged one stays empty, too, and is named in ``notes``."""
+    """The files of a run, by what the page shows. A missing part is empty; a damaged one too, and ``notes`` name it."""
     notes: list[str] = []
     parsed_bytes = 0
     running = run.name.endswith(layout.PARTIAL_SUFFIX)
@@ -32,12 +32,12 @@ def read_detail(folder: Folder, run: Path) -> dict[str, Any]:
 
     def read(path: Path) -> dict[str, Any]:
         nonlocal parsed_bytes
-        needed, value = folder.weighed(path)
-        parsed_bytes += needed
+        parsed = folder.weighed(path)
+        parsed_bytes += parsed.memory_bytes
         # A limit for all parts together: a record may hold thousands of evaluations.
         if parsed_bytes > MAX_PARSED_BYTES:
             raise RecordError(f"{path.relative_to(run).as_posix()} is left out: it has more values than a page shows")
-        return value
+        return parsed.value
 
     def attempt(make: Callable[[], T], default: T, *, about: str = "") -> T:
         try:

@@ -5,10 +5,9 @@ import json
 import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from workings.errors import RecordError, RequestError
 from workings.record.layout import CONFIG, EVALUATION_SUMMARY, MANIFEST, METRICS, PARTIAL_SUFFIX, SEAL
@@ -19,6 +18,15 @@ from workings.record.storage import memory_limit, open_plain, parsed_bytes, read
 T = TypeVar("T")
 Stamp = tuple[tuple[int, int, int], ...]
 """Modification time, size and inode of each file; zeros for a missing one."""
+
+
+class Parsed(NamedTuple, Generic[T]):
+    """A value from files, and about how many bytes it takes in memory."""
+
+    memory_bytes: int
+    value: T
+
+
 MAX_DEPTH = 5
 """Depth of folders to search for runs."""
 BLOCK_BYTES = 4 << 20
@@ -36,34 +44,37 @@ class FileCache:
     """Results computed from files, each valid until a file changes. Thread-safe."""
 
     entries: dict[Hashable, tuple[Stamp, int, Any]] = field(default_factory=dict)
-    """Stamp, bytes in memory, and result; the most recently used last."""
-    taken: int = 0
-    """Bytes of all entries."""
+    """Stamp of the files, bytes in memory, and result; the most recently used one is the last."""
+    taken_bytes: int = 0
     lock: Lock = field(default_factory=Lock)
 
-    def get(self, key: Hashable, files: Sequence[Path], read: Callable[[], T],
-            weigh: Callable[[T], int] | None = None) -> T:
+    def get(self, key: Hashable, files: Sequence[Path], read: Callable[[], T]) -> T:
         """The result of ``read``, which depends on these files; ``key`` names the result among others of the files.
 
-        ``weigh`` gives the approximate bytes of the result in memory; without it, four times the bytes of the files.
+        A result that is not `Parsed` is taken to need four times the bytes of the files.
         """
         stamp, place = tuple(map(_state, files)), (key, tuple(files))
         with self.lock:
-            entry = self.entries.get(place)
-            if entry is not None and entry[0] == stamp:
+            kept_stamp, _, kept = self.entries.get(place, (None, 0, None))
+            if kept_stamp == stamp:
                 self.entries[place] = self.entries.pop(place)  # the last one is the most recently used
-                value: T = entry[2]
+                value: T = kept
                 return value
         value = read()  # without the lock, because other pages should not wait for a large file
+        needed = value.memory_bytes if isinstance(value, Parsed) else 4 * sum(size for _, size, _ in stamp)
+        memory_bytes = max(RESULT_BYTES, needed)
         with self.lock:
             if place in self.entries:
-                self.taken -= self.entries.pop(place)[1]
-            weight = max(RESULT_BYTES, weigh(value) if weigh else 4 * sum(size for _, size, _ in stamp))
-            self.entries[place] = (stamp, weight, value)
-            self.taken += weight
-            while len(self.entries) > 1 and self.taken > MAX_BYTES_KEPT:
-                self.taken -= self.entries.pop(next(iter(self.entries)))[1]
+                self._drop(place)
+            self.entries[place] = stamp, memory_bytes, value
+            self.taken_bytes += memory_bytes
+            while len(self.entries) > 1 and self.taken_bytes > MAX_BYTES_KEPT:
+                self._drop(next(iter(self.entries)))
         return value
+
+    def _drop(self, place: Hashable) -> None:
+        _, memory_bytes, _ = self.entries.pop(place)
+        self.taken_bytes -= memory_bytes
 
 
 def _state(path: Path) -> tuple[int, int, int]:
@@ -117,33 +128,33 @@ class Folder:
             return run.relative_to(self.root).as_posix()
         return run.resolve().relative_to(self.root.resolve()).as_posix()
 
-    def weighed(self, path: Path) -> tuple[int, dict[str, Any]]:
-        """A bound of the bytes in memory of the JSON object in a file, and the object. Cached.
+    def weighed(self, path: Path) -> Parsed[dict[str, Any]]:
+        """The JSON object in a file, with its bytes in memory. Cached.
 
         Raises `RecordError` if there is no plain file with a JSON object, or it is larger than a page shows.
         """
-        def read() -> tuple[int, Any]:
+        def read() -> Parsed[Any]:
             data = read_plain(path, MAX_JSON_BYTES)
             needed = parsed_bytes(data)
             if needed > MAX_PARSED_BYTES:
                 raise RecordError(f"{path.name} holds more values than a page shows")
             try:
-                return needed, json.loads(data)
+                return Parsed(needed, json.loads(data))
             except (ValueError, RecursionError) as error:
                 raise RecordError(f"{path.name} cannot be read: {type(error).__name__}") from error
 
-        needed, value = self.cache.get("JSON", [path], read, itemgetter(0))
-        if not isinstance(value, dict):
+        parsed = self.cache.get("JSON", [path], read)
+        if not isinstance(parsed.value, dict):
             raise RecordError(f"{path.name} is not a JSON object")
-        return needed, value
+        return parsed
 
     def object(self, path: Path) -> dict[str, Any]:
         """The JSON object in a file. Cached. Raises as `weighed`."""
-        return self.weighed(path)[1]
+        return self.weighed(path).value
 
     def lines(self, path: Path) -> list[dict[str, Any]]:
         """The objects in a file of JSON lines. Cached. Raises as `read_lines`."""
-        return self.cache.get("lines", [path], lambda: read_lines(path), itemgetter(0))[1]
+        return self.cache.get("lines", [path], lambda: read_lines(path)).value
 
     def metrics(self, run: Path) -> list[dict[str, Any]]:
         """Valid lines of a run's metrics so far."""
@@ -151,8 +162,10 @@ class Folder:
 
     def worked_out_of_log(self, run: Path, work_out: Callable[[list[dict[str, Any]]], T]) -> T:
         """A result computed from a sealed run's metrics. The result is cached, the lines are not."""
-        file = run / METRICS
-        return self.cache.get("worked out", [file], lambda: work_out(metric_lines(read_lines(file)[1])), lambda _: 0)
+        def read() -> Parsed[T]:
+            return Parsed(RESULT_BYTES, work_out(metric_lines(read_lines(run / METRICS).value)))
+
+        return self.cache.get("worked out", [run / METRICS], read).value
 
     def phases(self) -> dict[str, Phase]:
         """Name -> phase of each run that a process of this machine works on."""
@@ -190,15 +203,15 @@ def _is_unit(path: Path) -> bool:
     return any((path / name).is_file() for name in names)
 
 
-def read_lines(path: Path) -> tuple[int, list[dict[str, Any]]]:
-    """A bound of the bytes in memory of the objects in a file of JSON lines, and the objects; none without a file.
+def read_lines(path: Path) -> Parsed[list[dict[str, Any]]]:
+    """The objects in a file of JSON lines, with their bytes in memory; none without a file.
 
     Damaged and unfinished lines are left out. Raises `RecordError` if it is no plain file, or would fill the memory.
     """
     objects: list[dict[str, Any]] = []
     needed = 0
     if not os.path.lexists(path):
-        return needed, objects
+        return Parsed(needed, objects)
     with open_plain(path, memory_limit()) as file:
         # In blocks, because parsing needs several times as much memory for a moment.
         while block := file.readlines(BLOCK_BYTES):
@@ -209,7 +222,7 @@ def read_lines(path: Path) -> tuple[int, list[dict[str, Any]]]:
                     value = json.loads(line)
                     if line.endswith(b"\n") and isinstance(value, dict):
                         objects.append(value)
-    return needed, objects
+    return Parsed(needed, objects)
 
 
 def metric_lines(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

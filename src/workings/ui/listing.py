@@ -79,7 +79,7 @@ def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str,
 
 def _find_bases(folder: Folder, rows: list[RunRow]) -> None:
     """Connect each run with the evaluation of its base model, if that is in the same folder."""
-    bases: dict[tuple[str, str], RunRow] = {}
+    bases: dict[tuple[str, str], RunRow] = {}  # by folder and weights
     # Evaluations first.
     for row in sorted(rows, key=lambda row: row.kind != "evaluation"):
         weights = _base_weights(folder, row) if row.state != "unreadable" else ""
@@ -178,11 +178,11 @@ def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def headline_values(lines: list[dict[str, Any]]) -> tuple[str, str, list[float]]:
-    """The metric that describes a run best: its name, what a value is measured on, and its values."""
-    for key, name, where in HEADLINE_METRICS:
+    """The metric that describes a run best: its name, what a value is measured on (`step`), and its finite values."""
+    for key, name, measured_on in HEADLINE_METRICS:
         values = [float(line[key]) for line in lines if _is_finite(line.get(key))]
         if values:
-            return name, where, values
+            return name, measured_on, values
     return "Training loss", "step", [float(line["loss"]) for line in lines if _is_finite(line["loss"])]
 
 
@@ -191,10 +191,10 @@ def _is_finite(value: object) -> bool:
 
 
 def _curve(lines: list[dict[str, Any]]) -> list[float]:
-    values = headline_values(lines)[2]
+    _, _, values = headline_values(lines)
     if len(values) <= CURVE_POINTS:
         return values
-    return [values[round(at * (len(values) - 1) / (CURVE_POINTS - 1))] for at in range(CURVE_POINTS)]
+    return [values[round(number * (len(values) - 1) / (CURVE_POINTS - 1))] for number in range(CURVE_POINTS)]
 
 
 def _accuracy(folder: Folder, unit: Path) -> dict[str, Any]:

@@ -9,12 +9,15 @@ from workings.hardware.memory import byte_text
 from workings.reports.charts import element, svg
 
 WIDTH, NARROW, HEIGHT, LEFT = 880, 360, 34, 4
+BAR_DISTANCE = HEIGHT + 24  # with the text between two bars
 MAX_LIMIT_RATIO = 50
 """A limit that is farther away, in lengths of the longest bar, is not drawn."""
 PART_GROUPS = (("parameters",), ("moments", "master weights"),
-         ("gradient", "head gradient", "embedding in fp32", "update in"),
-         ("activations",), ("weights", "copy of the head", "reference", "teacher"), ("keys and values", "cache"))
+               ("gradient", "head gradient", "embedding in fp32", "update in"),
+               ("activations",), ("weights", "copy of the head", "reference", "teacher"), ("keys and values", "cache"))
 """Beginnings of part names; each group has its own colour."""
+Bars = Sequence[tuple[str, Sequence[tuple[str, int]]]]
+"""Name of each bar, from top to bottom, and names and bytes of its parts, from left to right."""
 
 
 def memory_bar(memory: Mapping[str, Any]) -> Markup | None:
@@ -36,20 +39,20 @@ def part_number(name: str) -> int:
     return len(PART_GROUPS)
 
 
-def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int) -> Markup:
-    """Bars (name, and the parts' names and bytes) below each other, and the limit in bytes; in two widths."""
+def stacked_bars(bars: Bars, limit: int) -> Markup:
+    """Bars below each other and a line at the limit in bytes, in two widths."""
     return Markup("").join(element("div", [_stacked_bars(bars, limit, width)], class_=name)
                            for name, width in (("wide", WIDTH), ("narrow", NARROW)))
 
 
-def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int, width: int) -> Markup:
+def _stacked_bars(bars: Bars, limit: int, width: int) -> Markup:
     longest_bar = max(sum(size for _, size in parts) for _, parts in bars)
-    far = limit > MAX_LIMIT_RATIO * longest_bar > 0
-    top = (longest_bar if far else max(limit, longest_bar)) * 1.04
-    scale = (width - 2 * LEFT) / top
+    is_limit_far = limit > MAX_LIMIT_RATIO * longest_bar > 0
+    bytes_of_width = (longest_bar if is_limit_far else max(limit, longest_bar)) * 1.04
+    scale = (width - 2 * LEFT) / bytes_of_width
     rows, descriptions = [], []
     for index, (name, parts) in enumerate(bars):
-        y, x = index * (HEIGHT + 24) + 18, float(LEFT)
+        y, x = index * BAR_DISTANCE + 18, float(LEFT)
         total = sum(size for _, size in parts)
         rows.append(element("text", f"{name}: {byte_text(total)}", class_="row", x=LEFT, y=y - 5))
         for part, size in parts:
@@ -58,10 +61,12 @@ def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: 
                                 height=HEIGHT - 8))
             x += size * scale
         descriptions.append(f"{name} {byte_text(total)}")
-    height = len(bars) * (HEIGHT + 24) + 18
-    at = width - LEFT if far else LEFT + limit * scale
-    if not far:
-        rows.append(element("line", class_="limit", x1=f"{at:.1f}", x2=f"{at:.1f}", y1=14, y2=height - 16))
-    said_of_limit = f"limit {byte_text(limit)}" + (f", {limit // longest_bar} times as much" if far else "")
-    rows.append(element("text", said_of_limit, class_="tick", x=f"{at:.1f}", y=height - 3, text_anchor="end"))
-    return svg(width, height, f"Memory a device: {'; '.join(descriptions)}; limit {byte_text(limit)}", rows)
+    height = len(bars) * BAR_DISTANCE + 18
+    limit_text, x_of_limit = f"limit {byte_text(limit)}", f"{LEFT + limit * scale:.1f}"
+    label = f"Memory a device: {'; '.join(descriptions)}; {limit_text}"
+    if is_limit_far:
+        limit_text, x_of_limit = f"{limit_text}, {limit // longest_bar} times as much", f"{width - LEFT:.1f}"
+    else:
+        rows.append(element("line", class_="limit", x1=x_of_limit, x2=x_of_limit, y1=14, y2=height - 16))
+    rows.append(element("text", limit_text, class_="tick", x=x_of_limit, y=height - 3, text_anchor="end"))
+    return svg(width, height, label, rows)

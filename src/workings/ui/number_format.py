@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 from workings.hardware.memory import byte_text
 from workings.record.number_text import duration, percent
 from workings.record.values import leaves
-from workings.reports.charts import element, svg
+from workings.reports.charts import Scale, element, svg
 from workings.reports.figures import marked
 from workings.reports.rollouts import visible
 from workings.reports.run_table import count
@@ -63,11 +63,9 @@ def sparkline(values: Sequence[float]) -> Markup:
     """Values from left to right as a small curve; empty for fewer than two."""
     if len(values) < 2:
         return Markup("")
-    low, high = min(values), max(values)
-    height = (high - low) or 1.0
-    points = " ".join(f"{index * WIDTH / (len(values) - 1):.1f},"
-                      f"{HEIGHT - 2 - (value - low if high > low else 0.5) / height * (HEIGHT - 4):.1f}"
-                      for index, value in enumerate(values))
+    x = Scale(0, len(values) - 1, 0, WIDTH)
+    y = Scale(min(values), max(values), HEIGHT - 2, 2)  # SVG counts downwards, so the highest value is at the top
+    points = " ".join(f"{x(index):.1f},{y(value):.1f}" for index, value in enumerate(values))
     return svg(WIDTH, HEIGHT, f"from {values[0]:.4g} to {values[-1]:.4g}", [element("polyline", points=points)],
                "spark", preserveAspectRatio="none")
 

@@ -16,7 +16,7 @@ from workings.record.canonical import read_json
 from workings.record.layout import CONFIG, REWARDS, TEACHER, TOKENIZER, rollout_file
 from workings.reports.rollouts import mean_reward, read_rollout, rollout_steps, texts, visible
 from workings.rollouts.rollout import Group, Rollout, Sample
-from workings.ui.folder import Folder
+from workings.ui.folder import Folder, Parsed
 from workings.ui.requests import paged
 from workings.ui.site import Site
 
@@ -24,6 +24,7 @@ COMPLETIONS_A_PAGE = 96
 """Completions per page; a page has whole groups, at least one."""
 MAX_CHARACTERS_SHOWN = 20_000
 """Most characters of a completion that are shown."""
+BYTES_PER_TOKEN = 40  # of a completion, in memory
 Order = Literal["drawn", "lowest", "highest"]
 Divergences = dict[tuple[str, int], float]
 """Prompt's id and seed of a completion -> log probability, student minus teacher, in nats per token."""
@@ -92,17 +93,15 @@ def rollout_page(folder: Folder, run: Path, step: int, query: RolloutsQuery) -> 
 
 def _read(folder: Folder, run: Path, step: int) -> tuple[Rollout, Divergences]:
     """A rollout without its log probabilities, which take most of the memory, and divergences from the teacher."""
-    def read() -> tuple[Rollout, Divergences]:
+    def read() -> Parsed[tuple[Rollout, Divergences]]:
         rollout = read_rollout(run, step)
         light = replace(rollout, trainer_log_probs=(), reference_log_probs=(), groups=tuple(
             replace(group, samples=tuple(replace(sample, completion=replace(sample.completion, log_probs=[]))
                                          for sample in group.samples)) for group in rollout.groups))
-        return light, _divergences(rollout)
+        tokens = sum(len(sample.completion.tokens) for _, sample in rollout.all_samples)
+        return Parsed(BYTES_PER_TOKEN * tokens, (light, _divergences(rollout)))
 
-    def weigh(contents: tuple[Rollout, Divergences]) -> int:
-        return 40 * sum(len(sample.completion.tokens) for _, sample in contents[0].all_samples)  # bytes per token
-
-    return folder.cache.get("rollout", [run / rollout_file(step)], read, weigh)
+    return folder.cache.get("rollout", [run / rollout_file(step)], read).value
 
 
 def _divergences(rollout: Rollout) -> Divergences:

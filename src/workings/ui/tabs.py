@@ -88,13 +88,13 @@ class Tab:
 def overview(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
     """Accuracy, verdict, loss, memory, time, and some answers; what cannot be read is left out."""
     lines = _if_readable(lambda: site.folder.metrics(run.path)) or []
-    metric, where, numbers = headline_values(lines)
+    metric, measured_on, numbers = headline_values(lines)
     found = comparison = None
     if run.evaluated:
         found = _if_readable(lambda: search(site.folder, run.path, ItemsQuery()))
     if run.evaluated and run.row.base:
         comparison = _if_readable(lambda: compared(site.folder, site.folder.path(run.row.base), run.path))
-    return {"metric": metric, "metric_of": where, "numbers": numbers, "comparison": comparison,
+    return {"metric": metric, "metric_of": measured_on, "numbers": numbers, "comparison": comparison,
             "answers": found["rows"][:ANSWERS] if found else [], "bar": memory_bar(run.detail["memory"]),
             "training_seconds": sum(line["seconds"] for line in lines)}
 

@@ -13,16 +13,17 @@ from workings.record.layout import SEAL
 from workings.reports import figures
 from workings.reports.gather import configuration_rows, view_run
 from workings.reports.html import render_report, report_views, verdict_text
-from workings.ui.answers import ITEMS_A_PAGE, Change, changes, compared, pair, wrong_steps
+from workings.ui.answers import Change, changes, compared, with_wrong_step, wrong_steps
 from workings.ui.requests import paged
 from workings.ui.site import Site, html_file
 
 MAX_RUNS = 12
 """Number of pairs of colours and dashes, by which curves are told apart."""
+PAIRS_A_PAGE = 10
 Names = Annotated[list[str], Query(default_factory=list, description="Two to twelve runs, A first")]
 
 
-def two(site: Site, names: list[str]) -> list[Path]:
+def run_paths(site: Site, names: list[str]) -> list[Path]:
     """Paths of two to `MAX_RUNS` different runs."""
     if not 2 <= len(names) <= MAX_RUNS or len(set(names)) != len(names):
         raise RequestError(f"{len(set(names))} runs cannot be compared", f"2 to {MAX_RUNS} different runs",
@@ -32,7 +33,7 @@ def two(site: Site, names: list[str]) -> list[Path]:
 
 def answer_of(site: Site, names: list[str]) -> tuple[dict[str, Any], Comparison | None]:
     """The result of `workings compare --json` as ``comparison`` or ``ranking``, or a ``problem``; the comparison."""
-    runs = two(site, names)
+    runs = run_paths(site, names)
     comparison: Comparison | None = None
     values: dict[str, Any] = {"runs": names, "comparison": None, "ranking": None, "problem": "", "counts": {}}
     try:
@@ -48,12 +49,12 @@ def answer_of(site: Site, names: list[str]) -> tuple[dict[str, Any], Comparison 
     return values, comparison
 
 
-def pairs_page(site: Site, names: list[str], show: Change, page: int) -> dict[str, Any]:
-    """Items of one kind of change, side by side."""
-    rows = changes(site.folder, *two(site, names)[:2])[show]
-    shown, pages = paged(rows, page, ITEMS_A_PAGE // 5)
-    return {"show": show, "found": len(rows), "page": page, "pages": pages,
-            "rows": [pair(x, y, show) for x, y in shown]}
+def pairs_page(site: Site, a: Path, b: Path, show: Change, page: int) -> dict[str, Any]:
+    """Items of one kind of change, with the answers of both runs side by side."""
+    shown, pages = paged(changes(site.folder, a, b)[show], page, PAIRS_A_PAGE)
+    rows = [{"id": before.id, "section": before.section, "prompt": before.prompt, "gold": before.gold,
+             "a": with_wrong_step(before), "b": with_wrong_step(after)} for before, after in shown]
+    return {"page": page, "pages": pages, "rows": rows}
 
 
 def router(site: Site) -> APIRouter:
@@ -67,13 +68,13 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/export/compare", include_in_schema=False)
     def export(run: Names) -> Response:
-        comparison = answer_of(site, run)[1]
-        return html_file(render_report(report_views(two(site, run), comparison), comparison), "comparison")
+        _, comparison = answer_of(site, run)
+        return html_file(render_report(report_views(run_paths(site, run), comparison), comparison), "comparison")
 
     @routes.get("/compare", include_in_schema=False)
     def compare_page(run: Names, show: Change = "newly_right", page: int = 1) -> HTMLResponse:
         answer, comparison = answer_of(site, run)
-        paths = two(site, run)
+        paths = run_paths(site, run)
         views = [view_run(path, color) for color, path in enumerate(paths) if (path / SEAL).is_file()]
         configured = [view for view in views if view.manifest is not None]
         same, different = configuration_rows(configured)
@@ -87,7 +88,7 @@ def router(site: Site) -> APIRouter:
             breaks=figures.first_wrong_steps_table([
                 (view.name, wrong_steps(site.folder, view.evaluation))
                 for view in views if view.evaluation is not None]),
-            pairs=pairs_page(site, run, show, page) if delta else None,
+            pairs=pairs_page(site, paths[0], paths[1], show, page) if delta else None,
             trained=[name for name, path in zip(run, paths, strict=True) if (path / "train").is_dir()])
 
     return routes

@@ -28,18 +28,18 @@ def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[st
         """A file as an argument: next to the recipe, or a shipped set's name."""
         return str(loaded.path(name)) if loaded.path(name).exists() else name
 
-    words = ["data", "preview", recipe_path, *overrides, "--n", str(ROWS_SHOWN)]
+    preview_words = ["data", "preview", recipe_path, *overrides, "--n", str(ROWS_SHOWN)]
     if row:
-        words += ["--row", row]
-    commands = [words]
-    preview, checked, problem = ask(words, site.folder.root), {}, ""
+        preview_words += ["--row", row]
+    commands = [preview_words]
+    preview, checked, problem = ask(preview_words, site.folder.root), {}, ""
     if check:
-        words = ["data", "check", named(loaded.recipe.data.traces)]
+        check_words = ["data", "check", named(loaded.recipe.data.traces)]
         if loaded.recipe.evaluation.items != "none":
-            words += ["--against", named(loaded.recipe.evaluation.items)]
-        commands.append(words)
+            check_words += ["--against", named(loaded.recipe.evaluation.items)]
+        commands.append(check_words)
         try:
-            checked = ask(words, site.folder.root)
+            checked = ask(check_words, site.folder.root)
         except RequestError as error:  # generated data, such as `addition`, is no file to check
             problem = str(error)
     return {"recipe": recipe, "commands": [" ".join(["workings", *words]) for words in commands], "preview": preview,

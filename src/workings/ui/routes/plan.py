@@ -49,13 +49,6 @@ def what_fits(method: str, length: int) -> dict[str, Any]:
             "machines": [row for row in catalog() if row["maker"] != PLATFORM_TITLES["cpu"]]}
 
 
-def started(site: Site, recipe: str, chosen: list[str], overrides: list[str]) -> list[Job]:
-    """Start `workings plan` for each target; the jobs run at the same time."""
-    recipe_path = recipe_argument(site.folder, recipe)
-    return [site.jobs.start("plan", [recipe_path, *overrides, "--on", target], subject=f"{recipe} on {target}")
-            for target in target_names(chosen)]
-
-
 def bar(job: Job) -> Markup | None:
     """A bar of the parts of a finished plan; None if it has none."""
     plan = job.answer or {}
@@ -85,7 +78,7 @@ def router(site: Site) -> APIRouter:
         found, words = what_fits(method, length), machines.replace(",", " ").split()
         named = [row for row in found["machines"] if any(word.casefold() in row["name"] for word in words)]
         return site.html("fits.html.jinja", page="fits", methods=list(METHODS), lengths=ROW_LENGTHS, machines=machines,
-                         found=found | ({"machines": named} if named else {}), unknown=bool(words) and not named)
+                         found=found | {"machines": named or found["machines"]}, unknown=bool(words) and not named)
 
     @routes.get("/plan", include_in_schema=False)
     def plan_page(recipe: str = "", target: Annotated[list[str] | None, Query()] = None, overrides: str = "",
@@ -100,8 +93,10 @@ def router(site: Site) -> APIRouter:
     @routes.post("/plan", include_in_schema=False)
     def plan_form(recipe: Annotated[str, Form()], target: Annotated[list[str] | None, Form()] = None,
                   overrides: Annotated[str, Form()] = "") -> RedirectResponse:
+        words = [recipe_argument(site.folder, recipe), *override_words(overrides)]
+        jobs = [site.jobs.start("plan", [*words, "--on", name], subject=f"{recipe} on {name}")
+                for name in target_names(target or [])]
         # The address of the answer names the jobs, so that a reload starts nothing.
-        jobs = started(site, recipe, target or [], override_words(overrides))
         query = [("recipe", recipe), *(("target", name) for name in target or []), ("overrides", overrides),
                  *(("job", job.id) for job in jobs)]
         return RedirectResponse("/plan?" + urlencode(query), 303)

@@ -81,7 +81,7 @@ class Curves {
   /** Show what the slider's position means. */
   sayMean() {
     const steps = MEANS[this.form.mean.value];
-    this.holder.querySelector("[data-mean]").textContent = steps === 0 ? "mean over 1/50 of the run" : steps === 1 ? "none" : `mean of ${steps} steps`;
+    this.holder.querySelector("[data-mean]").textContent = { 0: "mean over 1/50 of the run", 1: "none" }[steps] ?? `mean of ${steps} steps`;
   }
 
   asked() {
