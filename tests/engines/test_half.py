@@ -34,7 +34,8 @@ def opened(compute: str, family: str = "gemma3", method: MethodConfig = FULL,
 
 
 @pytest.mark.parametrize(("family", "method"), [
-    ("gemma2", FULL), ("llama", FULL), ("gemma4", LORA), ("qwen3_5", LORA), *(("gemma3", method) for method in (FULL, LORA, QLORA))])
+    ("gemma2", FULL), ("llama", FULL), ("gemma4", LORA), ("qwen3_5", LORA),
+    *(("gemma3", method) for method in (FULL, LORA, QLORA))])
 def test_float16_is_as_float32_within_rounding(family: str, method: MethodConfig) -> None:
     found = {}
     for compute in ("fp32", "fp16"):

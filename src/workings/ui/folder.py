@@ -54,6 +54,7 @@ class FileCache:
         A result that is not `Parsed` is taken to need four times the bytes of the files.
         """
         stamp, place = tuple(map(_state, files)), (key, tuple(files))
+        kept: Any
         with self.lock:
             kept_stamp, _, kept = self.entries.get(place, (None, 0, None))
             if kept_stamp == stamp:

@@ -89,7 +89,7 @@ def _settings(unit: Unit) -> EvaluationSettings:
     except RequestError as error:
         raise NotChecked(f"{error.given}: {error.try_next}") from None
     # Another version may honestly find another answer, so a difference would prove nothing.
-    versions = {"extraction.version": EXTRACTION_VERSION, "steps.version": STEPS_VERSION}
+    versions: dict[str, int | str] = {"extraction.version": EXTRACTION_VERSION, "steps.version": STEPS_VERSION}
     if judge is None:
         versions["scorer.version"] = scorer_version
     if other := next(contradictions("other rules", config, versions, "and here"), ""):

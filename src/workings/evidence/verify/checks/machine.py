@@ -168,9 +168,9 @@ def _measured_problems(unit: Unit, measured: dict[str, Any]) -> Iterator[str]:
 
 def _growth_problems(unit: Unit, measured: dict[str, Any]) -> Iterator[str]:
     """The recorded growth of the process, and the peaks in the log, against its memory before the first step."""
-    peak, before, peak_before, recorded = (measured.get(name) for name in (
-        "measured_peak_bytes", "resident_before_bytes", "peak_before_bytes", "growth_bytes"))
-    if not all(type(size) is int for size in (peak, before, peak_before)):
+    peak, recorded = measured.get("measured_peak_bytes"), measured.get("growth_bytes")
+    before, peak_before = measured.get("resident_before_bytes"), measured.get("peak_before_bytes")
+    if not (type(peak) is int and type(before) is int and type(peak_before) is int):
         return
     expected = growth(peak, before, peak_before)
     if expected != (recorded if type(recorded) is int else None):
