@@ -35,7 +35,7 @@ def check_kernels(engines: list[str], device: str, dtypes: list[str]) -> Iterato
 
 
 def probe(engine: str, device: str, dtypes: list[str]) -> list[dict[str, Any]]:
-    """Results of a child process that opens the engine and runs the kernels, as of `run_kernel`."""
+    """Results of `run_kernel` from a child process: one for each format, or a single one without any kernel."""
     command = [sys.executable, "-m", CHILD_MODULE, engine, device, *dtypes]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
@@ -46,19 +46,20 @@ def probe(engine: str, device: str, dtypes: list[str]) -> list[dict[str, Any]]:
     if lines and lines[-1].startswith("[{"):
         results: list[dict[str, Any]] = json.loads(lines[-1])
         return results[:1] if all(entry.get("kind") == "not installed" for entry in results) else results
-    error_text = (done.stderr.strip().splitlines() or ["nothing"])[-1][:300]
+    error_lines = done.stderr.strip().splitlines()
+    error_text = error_lines[-1][:300] if error_lines else "nothing"
     return [{"failure": f"the process ended with {done.returncode}: {error_text}", "kind": "crash"}]
 
 
-def _finding(engine: str, dtype: str, answer: dict[str, Any], asked: bool) -> Finding:
+def _finding(engine: str, dtype: str, result: dict[str, Any], *, asked: bool) -> Finding:
     name = f"kernel.{engine}"
-    if "failure" not in answer:
-        return Finding(id=name, judgement="fine", why=WHY, what=f"{answer['kernel']} is right on "
-                       f"{', '.join(answer['devices'])} ({answer['platform']}: {answer['device']}; {answer['reason']})")
+    if "failure" not in result:
+        return Finding(id=name, judgement="fine", why=WHY, what=f"{result['kernel']} is right on "
+                       f"{', '.join(result['devices'])} ({result['platform']}: {result['device']}; {result['reason']})")
     # A missing engine is a problem only if it was asked for.
-    absent = answer["kind"] in ("not installed", "not offered")
+    absent = result["kind"] in ("not installed", "not offered")
     return Finding(id=name, judgement="note" if absent and not asked else "problem",
-                   what=f"{dtype}: {answer['failure']}", mend=answer.get("mend", ""),
+                   what=f"{dtype}: {result['failure']}", mend=result.get("mend", ""),
                    why="runs that ask for this are refused" if absent else WHY)
 
 

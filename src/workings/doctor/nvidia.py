@@ -134,8 +134,9 @@ def compiled_for(names: Iterable[str]) -> tuple[list[str], list[str]]:
     for name in names:
         kind, _, digits = name.partition("_")
         digits = digits.rstrip("af")  # `sm_90a` and `sm_120f` have further instructions
+        capabilities = code if kind == "sm" else ptx
         if digits.isdigit() and len(digits) > 1:
-            (code if kind == "sm" else ptx).append(f"{digits[:-1]}.{digits[-1]}")
+            capabilities.append(f"{digits[:-1]}.{digits[-1]}")
     return code, ptx
 
 
@@ -157,7 +158,7 @@ def choose(cards: Sequence[Card]) -> tuple[Build | None, tuple[str, ...]]:
 
 
 def torch_wheel(*arguments: str) -> dict[str, Any]:
-    """What the installed PyTorch was built for; empty without PyTorch."""
+    """`version`, `cuda` (empty: CPU only) and `architectures` of the installed PyTorch; empty without PyTorch."""
     # `-P`: the program's folder is not on the path, because its files have names of standard modules.
     done = subprocess.run([sys.executable, "-P", str(WHEEL_PROGRAM), *arguments], capture_output=True, text=True,
                           check=False, timeout=TORCH_SECONDS)
@@ -189,8 +190,8 @@ def check_cards(driver: Driver, present: Mapping[str, str], wheel: Mapping[str, 
 
 def _wheel(wheel: Mapping[str, Any], driver: Driver) -> Iterator[Finding]:
     why = "a wheel without the card's architecture imports well and dies at the first kernel"
-    built = f"torch {wheel['version']}, built for " + (
-        f"CUDA {wheel['cuda']}: {' '.join(wheel['architectures'])}" if wheel["cuda"] else "the CPU only")
+    hardware = f"CUDA {wheel['cuda']}: {' '.join(wheel['architectures'])}" if wheel["cuda"] else "the CPU only"
+    built = f"torch {wheel['version']}, built for {hardware}"
     code, ptx = compiled_for(wheel["architectures"])
     strange = [card for card in driver.cards if not runs_on(code, card.capability, ptx)]
     # A note, because a wheel for the CPU does not matter to the other engines.

@@ -40,13 +40,13 @@ def check_versions(present: Mapping[str, str]) -> Iterator[Finding]:
             # A plugin for a device that is not here is still used to compile plans for one.
             used = PLATFORM_OF_PLUGIN.get(other, "cpu") in {"cpu", *present}
             wanted, have = f"{other}{requirement.specifier}", f"{name} {installed_version(name)}"
+            effect = ("another one may fail to load, or compile another program" if used else
+                      "on this machine, which has no such device, it compiles plans only")
             yield Finding(
                 id=f"versions.{other}", what=f"{other} {installed} next to {have}, which asks for {wanted}",
                 # A newer TPU runtime usually works with an older JAX; the kernel shows whether it does.
                 judgement="problem" if used and other != "libtpu" else "note",
-                why=f"{have} was released for {wanted}; " + (
-                    "another one may fail to load, or compile another program" if used else
-                    "on this machine, which has no such device, it compiles plans only"),
+                why=f"{have} was released for {wanted}; {effect}",
                 mend=pip_install(wanted, extra=False) if used else "")
     yield Finding(id="versions", judgement="fine", why="libraries that do not fit fail in the middle of a run",
                   what=f"{seen} version requirements of installed libraries on each other were checked")

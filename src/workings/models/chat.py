@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any, cast
 
 import jinja2
@@ -170,15 +171,16 @@ class ChatTemplate:
     def earlier_turns(self, asked: Asked) -> list[tuple[str, str]]:
         """The assistant's learned turns before a completion: all text before each, and what the model writes there.
 
-        Raises `RequestError` if the template changes a turn later in the conversation.
+        For the turns U1 A1 U2 A2 U3 of user and assistant these are (U1, A1) and (U1 A1 U2, A2). Raises `RequestError`
+        if the template changes a turn later in the conversation.
         """
         places = [place for place, turn in enumerate(asked.turns) if turn.role == "assistant"]
         learned_turns = [(number, place) for number, place in enumerate(places, start=1) if asked.turns[place].learned]
         # What the model reads before each of these turns, and before the completion.
-        before = [self._render(replace(asked, turns=asked.turns[:place]))
-                  for place in [*(place for _, place in learned_turns), len(asked.turns)]]
+        reads = [self._render(replace(asked, turns=asked.turns[:place]))
+                 for place in [*(place for _, place in learned_turns), len(asked.turns)]]
         earlier = []
-        for (number, place), read, read_later in zip(learned_turns, before, before[1:], strict=False):
+        for (number, place), (read, read_later) in zip(learned_turns, pairwise(reads), strict=True):
             if not read_later.startswith(read):
                 raise self._rewritten(number, read, read_later)
             learned = self._learned_earlier(replace(asked, turns=asked.turns[:place]), asked.turns[place], number, read)
@@ -208,7 +210,7 @@ class ChatTemplate:
                     f"{_excerpt(turn.text)}", "a template that writes the text of every turn, in order",
                     "another data.template, or data without such turns")
             at = min(ends)
-            self._after_calls(text, at, turn)
+            self._after_calls(text, at, turn)  # only to refuse calls that are missing
         if not asked.tools:
             return
         without_tools = self._render(replace(asked, tools=""))
@@ -291,8 +293,8 @@ class ChatTemplate:
             raise self._wrong("the stop token does not follow the answer")
         if not said.has_calls:
             # The last occurrence, because the text before it may hold the same letters.
-            start = rest.rfind(completion, 0, stop)
-            self._refuse_additions(rest[:start], rest[start + len(completion):stop], completion)
+            last = rest.rfind(completion, 0, stop)
+            self._refuse_additions(rest[:last], rest[last + len(completion):stop], completion)
         return rest[:stop + len(self.stop_text)]
 
     def _refuse_additions(self, before: str, after: str, completion: str) -> None:
@@ -374,7 +376,8 @@ class ChatTemplate:
     def _probe(self) -> str:
         """What the template writes after a prompt whose answer is 2."""
         asked = Asked.of("1+1?")
-        return self._rest(self._render(asked), self._render(asked, Turn("assistant", "2")))[0]
+        rest, _ = self._rest(self._render(asked), self._render(asked, Turn("assistant", "2")))
+        return rest
 
     @cached_property
     def stop_text(self) -> str:
@@ -387,7 +390,7 @@ class ChatTemplate:
         return min(tokens, key=lambda token: (tail.find(token), -len(token)))
 
     def _rest(self, before: str, conversation: str) -> tuple[str, bool]:
-        """The text after the prompt in the whole text, and whether the prompt has opened a `<think>` block itself.
+        """The text of a conversation after its prompt, and whether the prompt has opened a `<think>` block itself.
 
         A prompt may end with an opening tag or an empty channel that the template leaves out of a finished turn.
         """
@@ -434,9 +437,10 @@ class ChatTemplate:
             raise self._wrong(f"it fails: {error}", "a template that takes these turns",
                               "another data.template, or data without such turns") from None
 
-    def _wrong(self, reason: str, expected: str = "a template whose answer follows its prompt and ends with a control "
-               "token", try_next: str = "a tokenizer whose chat template does so, or data.template=plain, which writes "
-               "no turns") -> RequestError:
+    def _wrong(self, reason: str,
+               expected: str = "a template whose answer follows its prompt and ends with a control token",
+               try_next: str = "a tokenizer whose chat template does so, or data.template=plain, which writes no turns",
+               ) -> RequestError:
         return RequestError(f"chat template `{self.name}`: {reason}", expected, try_next)
 
 

@@ -113,8 +113,7 @@ class Family:
             "post_attention_layernorm.weight": (width,),
             "mlp.gate_proj.weight": (inner, width),
             "mlp.up_proj.weight": (inner, width),
-            "mlp.down_proj.weight": (width, inner),
-        }
+            "mlp.down_proj.weight": (width, inner)}
         if shape.qkv_bias:
             shapes |= {"self_attn.q_proj.bias": (query,), "self_attn.k_proj.bias": (key,),
                        "self_attn.v_proj.bias": (key,)}

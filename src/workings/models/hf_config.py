@@ -169,8 +169,9 @@ def read_pattern(config: Mapping[str, Any], other: str, field: str, usual: int, 
         raise RequestError(
             f"layer_types do not fit {layers} layers: {len(kinds)} of {', '.join(sorted(map(str, {*kinds})))}",
             f"{other} or {GLOBAL} for each layer")
-    # The usual pattern comes first, because few layers fit several.
+    # With a pattern of 6, layers 5, 11, … are global; with one longer than the model, none is.
     first_global = kinds.index(GLOBAL) + 1 if GLOBAL in kinds else layers + 1
+    # The usual pattern comes first, because few layers fit several.
     for pattern in (usual, first_global):
         expected = [GLOBAL if (i + 1) % pattern == 0 else other for i in range(layers)]
         if last_global:

@@ -56,10 +56,11 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
 
 
 def _without_contradiction(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object in which no key has two values, of which readers take either one."""
+    """An object. Raises `ValueError` for a key with two values: some readers take the first one, others the last."""
     values = dict(pairs)
-    is_repeated = len(values) != len(pairs)
-    for key, value in pairs if is_repeated else ():
+    if len(values) == len(pairs):
+        return values
+    for key, value in pairs:
         if values[key] != value:
             raise ValueError(f"key {key[:80]!r} is given twice, with two values")
     return values

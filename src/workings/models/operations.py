@@ -45,6 +45,7 @@ def pairs(length: int, window: int = 0) -> int:
     """Pairs of query and key in causal attention over one row; ``window``: positions that a query sees, 0: all."""
     if not window or window >= length:
         return length * (length + 1) // 2
+    # With a window of 2, four positions see 1 + 2 + 2 + 2.
     return window * (window + 1) // 2 + (length - window) * window
 
 

@@ -56,12 +56,13 @@ def from_hf_config(config: Mapping[str, Any]) -> ModelShape:
     """
     check_values(config)
     text_config, model_type = config.get("text_config"), str(config.get("model_type"))
-    for family in families():
-        if isinstance(text_config, Mapping) and model_type in family.multimodal:
-            of_whole_model = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
-            config = {**family.multimodal[model_type], **of_whole_model, **text_config}
-            break
-    return check_shape(find_model_type(config).read_config(config))
+    defaults = {name: keys for family in families() for name, keys in family.multimodal.items()}
+    if model_type not in defaults or not isinstance(text_config, Mapping):
+        model_config = config
+    else:
+        of_whole_model = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
+        model_config = {**defaults[model_type], **of_whole_model, **text_config}
+    return check_shape(find_model_type(model_config).read_config(model_config))
 
 
 def unverified_from_hf(config: Mapping[str, Any], stored: Mapping[str, tuple[int, ...]]) -> ModelShape:

@@ -102,8 +102,9 @@ def _shape(name: str, parts: Sequence[Slice]) -> Size:
     Slices that begin at (0, 0), (0, 8), (4, 0) and (4, 8) have the starts [0, 4] and [0, 8] along the two axes.
     """
     starts = [sorted(set(axis)) for axis in zip(*(part.start for part in parts), strict=False)]
-    shape = tuple(map(max, zip(*(map(add, part.start, part.size) for part in parts), strict=False)))
-    # Along each axis a slice reaches to the next start, or to the end.
+    ends = [map(add, part.start, part.size) for part in parts]
+    shape = tuple(map(max, zip(*ends, strict=False)))
+    # Along each axis a slice reaches to the next start, or to the end: of 8 rows these are {0: 4, 4: 4}.
     lengths = [{first: after - first for first, after in zip(axis, [*axis[1:], end], strict=True)}
                for axis, end in zip(starts, shape, strict=True)]
     begins_at_zero = not any(axis[0] for axis in starts)

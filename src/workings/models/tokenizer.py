@@ -21,8 +21,7 @@ MAX_FILE_BYTES = 256 << 20
 _USUAL_NAMES = {
     "bos_token": ("<bos>", "<s>", "<|begin_of_text|>", "<|endoftext|>"),
     "eos_token": ("<eos>", "</s>", "<|end_of_text|>", "<|endoftext|>"),
-    "pad_token": ("<pad>", "<|finetune_right_pad_id|>"),
-}
+    "pad_token": ("<pad>", "<|finetune_right_pad_id|>")}
 """Special tokens of a `tokenizer.json` without a `tokenizer_config.json`: the first of these in its vocabulary."""
 _TURN_MARKS = {"<start_of_turn>", "<end_of_turn>", "<|turn>", "<turn|>", "<|think|>", "<|channel>", "<channel|>",
                "<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>", "<|end|>"}

@@ -32,8 +32,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     backend.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.Split(tokenizers.Regex(r"\d"), "isolated"),
         pre_tokenizers.Split("\n", "isolated"),
-        pre_tokenizers.Split("▁", "merged_with_previous"),
-    ])
+        pre_tokenizers.Split("▁", "merged_with_previous")])
     backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
     trainer = trainers.BpeTrainer(
         vocab_size=max(vocab_size - len(TAGS), 0),  # tags are added after the training
@@ -42,8 +41,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     backend.train_from_iterator((part for text in texts for part in ("user\nmodel\n", text)), trainer)
     tokenizer = Tokenizer(_bytes_are_ordinary(backend), {
         "bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>",
-        "chat_template": files("workings.models").joinpath("templates/gemma.jinja").read_text(encoding="utf-8"),
-    })
+        "chat_template": files("workings.models").joinpath("templates/gemma.jinja").read_text(encoding="utf-8")})
     if tokenizer.vocab_size > vocab_size:
         raise RequestError(f"a vocabulary of {vocab_size} tokens is too small",
                            f"at least {tokenizer.vocab_size}: control tokens, tags, bytes and the texts' characters",

@@ -116,14 +116,13 @@ def unverified_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, 
     sizes["head_dim"] = sizes["head_dim"] or sizes["width"] // sizes["heads"]
     sizes["mlp_width"] = sizes["mlp_width"] or 4 * sizes["width"]
     tensors = text_tensors(stored, tied=values.get("tie_word_embeddings") is True)
-    made = ModelShape(
+    layer_prefix(tensors, sizes["layers"])  # only to refuse missing layers
+    return ModelShape(
         family=str(kept["model_type"]), **sizes,
         final_softcap=float(kept.get("final_logit_softcapping") or 0.0),
         attention_softcap=float(kept.get("attn_logit_softcapping") or 0.0),
         tied_embeddings=HEAD not in tensors,
         config=json.dumps(kept, sort_keys=True), tensors=tuple(sorted(tensors.items())))
-    layer_prefix(tensors, made.layers)
-    return made
 
 
 def text_tensors(stored: Mapping[str, tuple[int, ...]], *, tied: bool) -> dict[str, tuple[int, ...]]:
@@ -148,7 +147,8 @@ def _refuse(values: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     is_masked = values.get("is_decoder") is False and any(
         "ForMaskedLM" in str(architecture) for architecture in values["architectures"] or ())
     if is_masked or values.get("is_encoder_decoder") or config.get("is_encoder_decoder"):
-        raise RequestError(f"model_type {name} is an encoder{'' if is_masked else ' with a decoder'}",
+        kind = "an encoder" if is_masked else "an encoder with a decoder"
+        raise RequestError(f"model_type {name} is {kind}",
                            "a causal model: every token from those before it", "another model.id")
     if "quantization_config" in config or "quantization_config" in values:
         raise RequestError("config.json has a quantization_config", "weights in float32, bfloat16 or float16",

@@ -98,12 +98,11 @@ def layer_loops(shape: ModelShape) -> tuple[LayerLoop, ...]:
     loops: list[LayerLoop] = []
     first = 0
     while first < shape.layers:
+        counts = {size: _repetitions(kinds, first, size) for size in range(1, shape.layers - first + 1)}
+        repeated = [size for size, count in counts.items() if size == 1 or count > 1]
         # The sequence whose repetitions cover the most layers; of equal ones the shortest.
-        iterations, length, most = 1, 1, 0
-        for candidate in range(1, shape.layers - first + 1):
-            count = _repetitions(kinds, first, candidate)
-            if count * candidate > most and (count > 1 or candidate == 1):
-                iterations, length, most = count, candidate, count * candidate
+        length = max(repeated, key=lambda size: size * counts[size])
+        iterations = counts[length]
         stacks = []
         for _, group in groupby(range(first, first + length), key=kinds.__getitem__):
             layers = list(group)

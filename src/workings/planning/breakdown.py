@@ -58,15 +58,15 @@ def _compiled_parts(run: PlannedRun, program: ProgramName, inspection: Inspectio
         frozen_models = {name: size for name, size in inspection.breakdown.items() if name in FROZEN_MODELS}
         # Gradients are temporary arrays of the program and no arguments.
         exact = {name: size for name, size in counted.items() if not name.startswith("gradient")} | frozen_models
-    rest = inspection.peak_bytes - sum(exact.values())
-    temporary = _by_proportion(run, program, counted, rest)
-    rest -= sum(temporary.values())
-    # At most the rest, so that the parts still add up to the peak.
-    code = min(max(0, rest), inspection.breakdown.get("code", 0))
+    not_exact = inspection.peak_bytes - sum(exact.values())
+    temporary = _by_proportion(run, program, counted, not_exact)
+    left = not_exact - sum(temporary.values())
+    # At most what is left, so that the parts still add up to the peak.
+    code = min(max(0, left), inspection.breakdown.get("code", 0))
     sizes: list[tuple[Certainty, Mapping[str, int]]] = [
         ("exact", exact), ("by proportion", temporary), ("exact", {"code of the program": code})]
-    if abs(rest - code) >= NEGLIGIBLE_BYTES:
-        sizes.append(("unexplained", {UNEXPLAINED: rest - code}))
+    if abs(left - code) >= NEGLIGIBLE_BYTES:
+        sizes.append(("unexplained", {UNEXPLAINED: left - code}))
     return tuple(Part(name=name, size_bytes=size, certainty=certainty) for certainty, parts in sizes
                  for name, size in parts.items() if size)
 
@@ -81,8 +81,8 @@ def with_per_layer_table(parts: Mapping[str, int], run: PlannedRun, program: Pro
         name: size for name, size in parts.items() if name != "parameters"}
 
 
-def _by_proportion(run: PlannedRun, program: ProgramName, counted: Mapping[str, int], rest: int) -> dict[str, int]:
-    """Temporary arrays of a compiled program by the formulas, scaled down to ``rest`` bytes; empty for a teacher."""
+def _by_proportion(run: PlannedRun, program: ProgramName, counted: Mapping[str, int], most: int) -> dict[str, int]:
+    """Temporary arrays of a compiled program by the formulas, scaled down to ``most`` bytes; empty for a teacher."""
     if program == TEACHER:
         return {}
     shape, mesh = run.mesh.share_of_a_copy(run.largest_shape(program)), run.mesh.of_a_copy
@@ -92,7 +92,7 @@ def _by_proportion(run: PlannedRun, program: ProgramName, counted: Mapping[str, 
     else:
         estimated = forward_program_parts(run.request, program, shape, *mesh, run.target.platform)
         parts = {name: size for name, size in estimated.items() if name not in counted}
-    share = min(1.0, max(0, rest) / sum(parts.values()))
+    share = min(1.0, max(0, most) / sum(parts.values()))
     return {name: int(size * share) for name, size in parts.items()}
 
 

@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from math import ceil
 from time import perf_counter
 from typing import Any
 
@@ -43,9 +44,9 @@ def calibrated_throughput(request: EngineRequest, engine: str, batch: BatchShape
              "rows": batch.rows, "positions": batch.positions, "supervised": supervised}
     answer, _ = ask_child(__name__, asked, "measuring the speed of this machine")
     seconds = {int(layers): float(value) for layers, value in answer.items()}
-    update = batch.accumulation * at_depth(seconds, request.shape.layers)
+    update_seconds = batch.accumulation * at_depth(seconds, request.shape.layers)
     return Throughput(
-        operations_a_second=step_operations(request, batch) / update,
+        operations_a_second=step_operations(request, batch) / update_seconds,
         source=f"measured now on this machine, with {batch.all_rows} x {batch.positions} tokens and "
                f"{' and '.join(map(str, sorted(seconds)))} of {request.shape.layers} layers")
 
@@ -54,16 +55,16 @@ def at_depth(seconds: Mapping[int, float], layers: int) -> float:
     """Seconds at a depth, on the straight line through two measured depths; with one depth, the seconds measured."""
     if len(seconds) == 1:
         return next(iter(seconds.values()))
-    (few, fast), (more, slow) = sorted(seconds.items())
-    return fast + (layers - few) * max(0.0, slow - fast) / (more - few)
+    (few, few_seconds), (more, more_seconds) = sorted(seconds.items())
+    return few_seconds + (layers - few) * max(0.0, more_seconds - few_seconds) / (more - few)
 
 
 def measured_depths(shape: ModelShape) -> tuple[int, ...]:
     """Two depths with whole periods of the pattern of layers; only the model's own depth if it has no such pattern."""
     period = max(1, shape.sliding_pattern, shape.linear_pattern)
-    few, more = period, period + -(-FURTHER_LAYERS // period) * period
-    has_no_pattern = shape.shared_kv_layers or shape.layer_types or not shape.verified
-    return (shape.layers,) if has_no_pattern or shape.layers <= more else (few, more)
+    few, more = period, period + ceil(FURTHER_LAYERS / period) * period  # 6 and 18 for a period of 6
+    is_irregular = shape.shared_kv_layers or shape.layer_types or not shape.verified
+    return (shape.layers,) if is_irregular or shape.layers <= more else (few, more)
 
 
 def measure(asked: Mapping[str, Any]) -> dict[int, float]:

@@ -7,7 +7,7 @@ are bytes per device. Most formulas are products of
 """
 
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 
 from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, GenerationShape, ProgramName, ProgramShape
@@ -34,23 +34,28 @@ together, and with one element for each pair of positions of a chunk."""
 def forward_program_parts(request: EngineRequest, program: ProgramName, program_shape: ProgramShape, fsdp: int, tp: int,
                           platform: str) -> dict[str, int]:
     """Estimated bytes per device of any program but the step, by part, with the optimizer's state in memory."""
-    parts, vocabulary = state_parts(request, fsdp, tp), request.shape.vocab_size
-    if not isinstance(program_shape, GenerationShape):
-        rows, positions = program_shape.rows // fsdp, program_shape.positions
-        layer = LayerMemory(request=request, rows=rows, length=positions, fsdp=fsdp, tp=tp, platform=platform)
-        chunk = min(request.memory.loss_chunk or layer.tokens, layer.tokens)
-        return parts | layer.forward_parts() | {"logits": 4 * chunk * vocabulary}
+    state = state_parts(request, fsdp, tp)
+    if isinstance(program_shape, GenerationShape):
+        return state | _generation_parts(request, program, program_shape, fsdp, tp, platform)
+    layer = LayerMemory(request=request, rows=program_shape.rows // fsdp, length=program_shape.positions, fsdp=fsdp,
+                        tp=tp, platform=platform)
+    chunk = min(request.memory.loss_chunk or layer.tokens, layer.tokens)
+    return state | layer.forward_parts() | {"logits": 4 * chunk * request.shape.vocab_size}
+
+
+def _generation_parts(request: EngineRequest, program: ProgramName, size: GenerationShape, fsdp: int, tp: int,
+                      platform: str) -> dict[str, int]:
+    """Parts of a program that reads prompts, some at a time, and then writes the new tokens of all rows together."""
     shape, compute_bytes = request.shape, BYTES_OF_FORMAT[request.precision.activations]
-    rows, length = -(-program_shape.prompts // fsdp), program_shape.prompt_tokens
-    # Only some prompts are read at a time, each one once. Then all rows write their new tokens together.
+    rows, length = ceil(size.prompts / fsdp), size.prompt_tokens
     read_rows = min(prompts_to_read(request, program, rows), prompts_at_a_time(shape, length, compute_bytes))
     layer = LayerMemory(request=request, rows=read_rows, length=length, fsdp=fsdp, tp=tp, platform=platform)
-    cache_bytes_per_row = (compute_bytes * kv_cache_elements(shape, length + program_shape.new_tokens)
+    cache_bytes_per_row = (compute_bytes * kv_cache_elements(shape, length + size.new_tokens)
                            + linear_attention_cache_bytes(shape, compute_bytes))
     # Only the newest token of each row has logits.
     logit_arrays = SAMPLING_ARRAYS if program == "drawing" else 1
-    return parts | layer.forward_parts() | {
-        "logits": 4 * logit_arrays * rows * vocabulary, "cache of keys and values": rows * cache_bytes_per_row}
+    return layer.forward_parts() | {"logits": 4 * logit_arrays * rows * shape.vocab_size,
+                                    "cache of keys and values": rows * cache_bytes_per_row}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,13 +20,12 @@ from workings.planning.verdict import Verdict, memory_verdict
 BASE_RECIPE = "smoke-tiny"
 """The shipped recipe that a cell changes."""
 METHODS: Mapping[str, tuple[str, ...]] = {
-    "full, Adafactor": ("optimizer={name: adafactor}", "precision={parameters: bf16, compute: COMPUTE, "
-                        "rounding: stochastic}"),
-    "full, AdamW": ("optimizer={name: adamw}", "precision={parameters: bf16, compute: COMPUTE, moments: bf16, "
-                    "rounding: stochastic}"),
+    "full, Adafactor": ("optimizer={name: adafactor}",
+                        "precision={parameters: bf16, compute: COMPUTE, rounding: stochastic}"),
+    "full, AdamW": ("optimizer={name: adamw}",
+                    "precision={parameters: bf16, compute: COMPUTE, moments: bf16, rounding: stochastic}"),
     "LoRA": ("method={name: lora, rank: 16}", "precision={parameters: bf16, compute: COMPUTE}"),
-    "QLoRA": ("method={name: qlora, rank: 16}", "precision={parameters: bf16, compute: COMPUTE}"),
-}
+    "QLoRA": ("method={name: qlora, rank: 16}", "precision={parameters: bf16, compute: COMPUTE}")}
 """Overrides by name of a training method; `cell_overrides` replaces ``COMPUTE`` by a number format."""
 
 

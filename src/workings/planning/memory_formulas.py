@@ -82,6 +82,7 @@ def _local_dims(name: str, dims: Dims, fsdp: int, tp: int) -> Dims:
 
 def _local_length(length: int, *splits: int) -> int:
     """Length of one device's piece of an axis. Splits that do not divide it are left out, the last one first."""
+    # A length of 12 over 4 and 2 devices becomes 3: 4 x 2 does not divide it, but 4 does.
     while length % prod(splits):
         splits = splits[:-1]
     return length // prod(splits)
@@ -106,9 +107,9 @@ def adapters(request: EngineRequest, fsdp: int, tp: int) -> list[Tensor]:
             continue
         out_length, in_length = dims
         # `tp` splits an adapter along the axis that it splits in the projection; `fsdp` splits both matrices.
-        out_splits, in_splits = ((fsdp,), (tp, fsdp)) if name.endswith(INPUT_SPLIT) else ((tp, fsdp), (fsdp,))
-        a_dims = method.rank, _local_length(in_length, *in_splits)
-        b_dims = _local_length(out_length, *out_splits), method.rank
+        splits_input = name.endswith(INPUT_SPLIT)
+        a_dims = method.rank, _local_length(in_length, tp if splits_input else 1, fsdp)
+        b_dims = _local_length(out_length, 1 if splits_input else tp, fsdp), method.rank
         tensors += [Tensor(name=name, dims=local, count=count, in_layer=True) for local in (a_dims, b_dims)]
     return tensors
 
@@ -168,8 +169,8 @@ def exact_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, tp: int)
         tensor.count * request.optimizer.state_bytes(tensor.dims, moments=request.precision.moments,
                                                      in_layer=tensor.in_layer) for tensor in trained)
     parts["gradients"] = trained_bytes * trained_elements
-    arrays = BATCH_ARRAYS + len(request.objective.signals)
-    parts["batch"] = 4 * arrays * accumulation * rows // fsdp * positions
+    batch_arrays = BATCH_ARRAYS + len(request.objective.signals)
+    parts["batch"] = 4 * batch_arrays * accumulation * rows // fsdp * positions
     if request.precision.rounding == "master_fp32":
         parts["master weights"] = 4 * trained_elements
     # The sum over the micro batches so far exists next to the gradients of the current one.
@@ -189,6 +190,6 @@ def state_parts(request: EngineRequest, fsdp: int, tp: int) -> dict[str, int]:
 def checkpoint_bytes(request: EngineRequest) -> int:
     """Bytes of one checkpoint over all devices: adapters or the whole model, optimizer state, fp32 master weights."""
     parts = exact_parts(request, BatchShape(1, 1, 1), 1, 1)
-    # A checkpoint of adapters has no other weights. Their gradients have the same size as they have.
+    # A checkpoint of adapters has no other weights. Adapters have the size of their gradients.
     saved = parts["parameters"] + table_bytes(request, 1, 1) if request.method.name == "full" else parts["gradients"]
     return saved + parts["moments"] + parts.get("master weights", 0)

@@ -94,8 +94,7 @@ class Plan:
         return values | {key: value for key, value in optional.items() if value}
 
 
-def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *,
-              teacher: TeacherModel | None = None) -> Plan:
+def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, teacher: TeacherModel | None = None) -> Plan:
     """The plan of a recipe as it is, without a search; ``teacher``: the model of the recipe's teacher, if it has one.
 
     Raises `RequestError` if recipe, model and target do not go together, `WorkingsError` if the compiler crashed.
@@ -147,14 +146,14 @@ def target_device(target: Target, inspection: Inspection, mesh: MeshShape, engin
 
     ``inspection``: of the program that needs the most memory; ``engine``: None if it cannot plan.
     """
-    limit, source = target_memory_limit(target, engine)
     # By another limit than the compiler's, a program that it refused might seem to fit.
     if inspection.limit_bytes:
         limit, source = inspection.limit_bytes, "the compiler"
+    else:
+        limit, source = target_memory_limit(target, engine)
     return DeviceFacts(
         platform=target.platform, kind=target.kind, count=mesh.devices, memory_limit_bytes=limit,
-        memory_limit_source=source, mesh=mesh.axes(), versions=inspection.versions,
-        reason=f"--on {target.name}")
+        memory_limit_source=source, mesh=mesh.axes(), versions=inspection.versions, reason=f"--on {target.name}")
 
 
 def estimate(run: PlannedRun, program: ProgramName = "step", why: str = "") -> Inspection:
@@ -180,20 +179,21 @@ def plan_from_inspection(run: PlannedRun, inspection: Inspection, device: Device
     verdict = memory_verdict(inspection, next_to_sampler(device, sampler))
     parts = tuple(sorted(split_parts(run, program, inspection), key=lambda part: (-part.size_bytes, part.name)))
     remarks = []
-    peaks = peaks or {program: inspection.peak_bytes}
-    if len(peaks) > 1:
+    all_peaks = peaks or {program: inspection.peak_bytes}
+    if len(all_peaks) > 1:
         remarks.append(f"decided by the {program}, which needs the most: " + ", ".join(
-            f"{name} {gib(peak)}" for name, peak in peaks.items()))
+            f"{name} {gib(peak)}" for name, peak in all_peaks.items()))
     step = longest_batch(recipe, mesh.row_devices)
     seconds, how = step_seconds(request, step, target, mesh)
     host = host_parts(request, mesh.devices)
-    remarks += [f"in the host's memory and on no device: {name}, {gib(size)} for {mesh.devices} "
-                f"process{'es' * (mesh.devices > 1)}" for name, size in host.items()]
+    processes = f"{mesh.devices} process{'es' if mesh.devices > 1 else ''}"
+    remarks += [f"in the host's memory and on no device: {name}, {gib(size)} for {processes}"
+                for name, size in host.items()]
     remarks += verdict_remarks(recipe, target, inspection)
     if not request.shape.verified:
         remarks.append(unverified_sentence(request.shape.family))
     return Plan(recipe=recipe.name, target=target.name, verdict=verdict, parts=parts,
                 largest_part=largest_part_sentence(parts, mesh.devices, target.devices, verdict),
                 step_seconds=seconds, step_time=how if target.platform != "cpu" else "", remarks=tuple(remarks),
-                batch=step, mesh=mesh, inspection=inspection, program=program, peaks=peaks, host_parts=host,
+                batch=step, mesh=mesh, inspection=inspection, program=program, peaks=all_peaks, host_parts=host,
                 sampler_parts=sampler)

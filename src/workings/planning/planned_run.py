@@ -59,9 +59,9 @@ def mesh_of(recipe: Recipe, target: Target) -> base.MeshShape:
         raise RequestError(f"{mesh.text()} needs {mesh.devices} devices, and a cpu is one", "one device",
                            " ".join(f"mesh.{axis}=1" for axis in mesh.axes()))
     if fsdp < 1 or target.devices % mesh.devices:
+        one_copy = " mesh.replicate=1" if mesh.replicate > 1 else ""
         raise RequestError(f"{mesh.text()} does not divide the devices of {target.name}",
-                           f"a product that divides {target.devices}",
-                           "mesh.fsdp=auto mesh.tp=1" + (" mesh.replicate=1" if mesh.replicate > 1 else ""))
+                           f"a product that divides {target.devices}", f"mesh.fsdp=auto mesh.tp=1{one_copy}")
     return mesh
 
 
@@ -73,8 +73,7 @@ def longest_batch(recipe: Recipe, devices: int) -> BatchShape:
 def programs_of(recipe: Recipe, devices: int, most_prompts: int = MAX_PROMPTS) -> base.ProgramShapes:
     """Programs of this run that may need the most memory, with their largest shapes over all devices.
 
-    ``devices``: number of devices that share rows; ``most_prompts``: prompts that all devices together answer at a
-    time.
+    ``devices``: number of devices that share rows; ``most_prompts``: prompts that they answer at a time together.
     """
     step = longest_batch(recipe, devices)
     evaluation = recipe.evaluation
@@ -94,7 +93,7 @@ def programs_of(recipe: Recipe, devices: int, most_prompts: int = MAX_PROMPTS) -
     if evaluation.items != "none":
         # All samples of one item are generated together.
         prompts = max(evaluation.samples, min(evaluation.batch_size, most_prompts))
-        # Without data the longest prompt is unknown, but no item is longer than the longest row.
+        # Without data the longest prompt is unknown, but no prompt is longer than the longest row.
         programs["generation"] = base.GenerationShape(prompts, recipe.data.max_length, evaluation.max_new_tokens)
     return programs
 

@@ -103,8 +103,8 @@ def step_operations(request: EngineRequest, batch: ProgramShape) -> float:
     get no gradient. ``remat: layer`` computes the forward of the layers, without the head, once more.
     """
     shape = request.shape
-    accumulation, rows, length = batch
-    rows *= accumulation
+    accumulation, rows_of_micro_batch, length = batch
+    rows = accumulation * rows_of_micro_batch
     tokens = rows * length
     attention = float(rows * attention_operations(replace(shape, sliding_window=0), length))
     head = 2.0 * (shape.vocab_size * shape.width + outer_weights_met(shape)) * tokens
@@ -129,7 +129,7 @@ def step_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh
         throughput = Throughput(rate * 1e12 * EFFICIENCY, f"{percent(EFFICIENCY, 0)} of {rate:g} Tflop/s "
                                 f"({compute_format}) a device; an assumption about efficiency, not a measurement")
     computing = step_operations(request, batch) / (throughput.operations_a_second * devices)
-    explanation = f"step time: {devices} device{'s' * (devices > 1)} at {throughput.source}"
+    explanation = f"step time: {devices} device{'s' if devices > 1 else ''} at {throughput.source}"
     if measured is not None or devices == 1:
         return computing, explanation
     sending = communication_seconds(request, batch, target, mesh)
@@ -192,7 +192,7 @@ def _evaluation_time(run: PlannedRun, seconds_per_operation: float, items: int) 
     batch_seconds = generation_seconds(run.request, programs["generation"], run.target, run.mesh, seconds_per_operation,
                                        gathers_once=_gathers_once(run, "generation"))
     # The untrained model answers the same items, too.
-    batches = -(-items // prompts) * (2 if recipe.evaluation.base else 1)
+    batches = ceil(items / prompts) * (2 if recipe.evaluation.base else 1)
     if recipe.evaluation.samples:
         batches += max(1, recipe.training.steps // recipe.evaluation.every_steps)
     if not items:
@@ -207,9 +207,9 @@ def rollout_sampling_seconds(run: PlannedRun, seconds_per_operation: float) -> f
     """
     request, mesh, shape, way = run.request, run.mesh, run.programs["drawing"], rollout_way(run.recipe)
     rows, *_ = shape
-    batches = -(-way.completions_of_a_rollout(run.recipe.batch, mesh.row_devices) // rows)
+    batches = ceil(way.completions_of_a_rollout(run.recipe.batch, mesh.row_devices) / rows)
     # Each device reads its own prompts, so the number is rounded by device.
-    read = prompts_to_read(request, "drawing", -(-rows // mesh.row_devices)) * mesh.row_devices
+    read = prompts_to_read(request, "drawing", ceil(rows / mesh.row_devices)) * mesh.row_devices
     seconds = batches * generation_seconds(request, shape, run.target, mesh, seconds_per_operation, read=read,
                                            gathers_once=_gathers_once(run, "drawing"))
     if way.updates > 1:
@@ -246,14 +246,13 @@ def generation_seconds(request: EngineRequest, prompts: ProgramShape, target: Ta
     # A token reads a single row of the per-layer embeddings, so neither number of bytes has them.
     outer_bytes = BYTES_OF_FORMAT[request.precision.parameters] * _outer_elements(request, 1)
     layer_bytes = (memory_formulas.exact_parts(request, BatchShape(1, 1, 1), 1, 1)["parameters"] - outer_bytes) / tp
-    # Each device reads its own piece of the embedding; only a few rows travel.
-    token_seconds = (layer_bytes + outer_bytes / (fsdp * tp)) / target.bandwidth_gb_s
-    gathering_seconds = 0.0
+    # Each device reads its own piece of the embedding; only a few rows travel. The rates are in GB a second.
+    token_nanoseconds = (layer_bytes + outer_bytes / (fsdp * tp)) / target.bandwidth_gb_s
+    gathering_nanoseconds = 0.0
     if target.interconnect_gb_s:
-        gathering_seconds = layer_bytes * (1 - 1 / fsdp) / target.interconnect_gb_s
-    gathered_times = 1 if gathers_once else new_tokens
-    # The rates are in GB a second.
-    return forward + (new_tokens * token_seconds + gathered_times * gathering_seconds) / (1e9 * BANDWIDTH_SHARE)
+        gathering_nanoseconds = layer_bytes * (1 - 1 / fsdp) / target.interconnect_gb_s
+    nanoseconds = new_tokens * token_nanoseconds + (1 if gathers_once else new_tokens) * gathering_nanoseconds
+    return forward + nanoseconds / (1e9 * BANDWIDTH_SHARE)
 
 
 def _outer_elements(request: EngineRequest, tp: int) -> int:
@@ -272,32 +271,49 @@ class Traffic(NamedTuple):
 
 
 def traffic_of_an_update(request: EngineRequest, batch: BatchShape, mesh: MeshShape, slices: int = 1) -> Traffic:
-    """Bytes that one device receives in one update. The devices are spread evenly over ``slices``."""
+    """Bytes that one device receives in one update. The devices are spread evenly over ``slices``.
+
+    Devices of ``fsdp`` gather weights and sum gradients, devices of ``tp`` sum outputs of layers, and copies of the
+    parameters sum gradients. A device that has one of n pieces receives the others, (n - 1) / n of all bytes.
+    """
     fsdp, tp = mesh.of_a_copy
     trains_all = request.method.name == "full"
-    # Tables are split by rows over all devices. Only rows of a batch and sums of them travel, which are few bytes.
-    tables = _outer_elements(request, tp)
-    # Weights are converted to the format of the computing before they travel, if that is smaller.
-    stored, compute = BYTES_OF_FORMAT[request.precision.parameters], BYTES_OF_FORMAT[request.precision.activations]
-    unsharded = memory_formulas.weight_bytes(request, 1, tp) - stored * tables
-    smaller = 1.0 if request.method.name == "qlora" else min(stored, compute) / stored
-    gathered = 2 * unsharded * smaller if request.split_frozen or trains_all else 0.0
+    stored_bytes = BYTES_OF_FORMAT[request.precision.parameters]
     trained = sum(tensor.elements for tensor in memory_formulas.trained_tensors(request, 1, tp) if tensor.in_layer)
-    gradients = trained * (stored if trains_all else 4)
-    received = batch.accumulation * (gathered + gradients)
-    rows = batch.rows // mesh.row_devices
-    recomputed = 1 if request.memory.remat == "layer" else 0
-    sums = (2 + recomputed) * SUMS_OF_A_LAYER * request.shape.layers * batch.accumulation
-    summed = sums * 2 * (1 - 1 / tp) * rows * batch.positions * request.shape.width * compute
-    # Copies of the parameters gather nothing from each other. They sum the gradients, including those of tables: JAX
-    # for each micro batch, PyTorch once per update.
-    all_gradients = gradients + (stored * tables if trains_all else 0)
-    between_copies = batch.accumulation * all_gradients / fsdp * 2 * (1 - 1 / mesh.replicate)
-    # The devices of a copy are neighbors: with as many copies as slices, each copy is within one slice.
+    layer_gradients = trained * (stored_bytes if trains_all else 4)
+    table_gradients = stored_bytes * _outer_elements(request, tp) if trains_all else 0
+    in_a_copy = batch.accumulation * (_gathered_bytes(request, tp) + layer_gradients)
+    # Copies gather nothing from each other. They sum all gradients: JAX for each micro batch, PyTorch once per update.
+    gradients = layer_gradients + table_gradients
+    between_copies = batch.accumulation * gradients / fsdp * 2 * (1 - 1 / mesh.replicate)
+    # The devices of a copy are neighbors: with as many copies as slices, each copy is within one slice. If a copy of 8
+    # devices is on 2 slices, the 4 devices of a slice receive half of the bytes together from the other slice.
     slices_of_a_copy = max(1, slices // mesh.replicate)
-    across = received * (1 - 1 / slices_of_a_copy) / (fsdp / slices_of_a_copy)
-    return Traffic(between_devices=received * (1 - 1 / fsdp) + summed + (between_copies if slices == 1 else 0.0),
-                   between_slices=across + (between_copies if slices > 1 else 0.0))
+    across = in_a_copy * (1 - 1 / slices_of_a_copy) / (fsdp / slices_of_a_copy)
+    between_devices = in_a_copy * (1 - 1 / fsdp) + _output_sum_bytes(request, batch, mesh)
+    if slices > 1:
+        return Traffic(between_devices=between_devices, between_slices=across + between_copies)
+    return Traffic(between_devices=between_devices + between_copies, between_slices=across)
+
+
+def _gathered_bytes(request: EngineRequest, tp: int) -> float:
+    """Bytes of the layers' weights on one of ``tp`` devices, which ``fsdp`` gathers for forward and for backward."""
+    if not request.split_frozen and request.method.name != "full":
+        return 0.0
+    stored, compute = BYTES_OF_FORMAT[request.precision.parameters], BYTES_OF_FORMAT[request.precision.activations]
+    # Tables are split by rows over all devices. Only rows of a batch and sums of them travel, which are few bytes.
+    layer_bytes = memory_formulas.weight_bytes(request, 1, tp) - stored * _outer_elements(request, tp)
+    # Weights are converted to the format of the computing before they travel, if that is smaller.
+    smaller = 1.0 if request.method.name == "qlora" else min(stored, compute) / stored
+    return 2 * layer_bytes * smaller
+
+
+def _output_sum_bytes(request: EngineRequest, batch: BatchShape, mesh: MeshShape) -> float:
+    """Bytes that a device of ``tp`` receives to sum the outputs of layers: each sum is scattered, then gathered."""
+    passes = 3 if request.memory.remat == "layer" else 2
+    sums = passes * SUMS_OF_A_LAYER * request.shape.layers * batch.accumulation
+    rows, compute_bytes = batch.rows // mesh.row_devices, BYTES_OF_FORMAT[request.precision.activations]
+    return sums * 2 * (1 - 1 / mesh.tp) * rows * batch.positions * request.shape.width * compute_bytes
 
 
 def communication_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh: MeshShape) -> float | None:

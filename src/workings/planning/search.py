@@ -73,7 +73,8 @@ def on_all_devices(recipe: Recipe, target: Target) -> KeyValues:
     if factor == 1:
         return {}
     batch = recipe.batch
-    # Accumulation is reduced before rows are: it keeps a second copy of the gradients.
+    # Accumulation is reduced before rows are: it keeps a second copy of the gradients. With four times the devices,
+    # 2 micro batches of 6 rows become one of 3 rows a device.
     fewer = gcd(batch.accumulation, factor)
     rows, remainder = divmod(batch.micro_batch * fewer, factor)
     if remainder or rows % recipe.algorithm.rows_per_example:
@@ -132,7 +133,7 @@ def _parameters(recipe: Recipe, target: Target) -> KeyValues:
 
 
 def _method(recipe: Recipe, target: Target) -> KeyValues:
-    """Trains adapters of frozen weights; the second time, stores these weights in four bits."""
+    """Trains adapters of frozen weights (LoRA); the second time, stores these weights in four bits (QLoRA)."""
     method = recipe.method
     if method.name == "qlora":
         return {}
@@ -152,8 +153,10 @@ def _one_key(key: str, value: Any, helps: Callable[[Recipe], bool]) -> Change:
 def smaller_teacher(recipe: Recipe, target: Target) -> KeyValues:
     """The next format of the recipe's teacher with fewer bits."""
     keys = recipe.algorithm.teacher_keys
-    fewer = None if keys is None else dict(pairwise(get_args(TeacherPrecision))).get(keys.teacher_precision)
-    return {"algorithm.teacher_precision": fewer} if fewer else {}
+    if keys is None:
+        return {}
+    with_fewer_bits = dict(pairwise(get_args(TeacherPrecision))).get(keys.teacher_precision)
+    return {"algorithm.teacher_precision": with_fewer_bits} if with_fewer_bits else {}
 
 
 LADDER: tuple[tuple[Change, int], ...] = (
@@ -181,7 +184,7 @@ def candidates(recipe: Recipe, target: Target, shape: ModelShape) -> Iterator[Re
 
 
 def _combinations(recipe: Recipe, target: Target, ladder: Sequence[tuple[Change, int]]) -> Iterator[Recipe]:
-    """The recipe with every combination of a ladder's changes; those of the last changes come first."""
+    """The recipe with every combination of a ladder's changes; of A and B: none, B, A, A with B."""
     if not ladder:
         yield recipe
         return
@@ -208,8 +211,8 @@ def fewer_answers(recipe: Recipe) -> Iterator[Recipe]:
     """Fewer prompts at a time for answers to items; neither training nor answers change."""
     prompts = min(recipe.evaluation.batch_size, MAX_PROMPTS) // 2
     while prompts >= 1:
-        yield with_changes(recipe, {"evaluation.batch_size": prompts, "evaluation.samples": min(
-            recipe.evaluation.samples, prompts)})
+        samples = min(recipe.evaluation.samples, prompts)
+        yield with_changes(recipe, {"evaluation.batch_size": prompts, "evaluation.samples": samples})
         prompts //= 2
 
 
@@ -249,21 +252,21 @@ def find_nearest(recipe: Recipe, shape: ModelShape, target: Target, requested: P
     limit = requested.verdict.limit_bytes
     engine = find_planning_engine(recipe.engine)
     estimate_peaks = partial(estimated_programs, shape=shape, target=target, teacher=teacher, engine=engine)
-    # Formulas are wrong by a factor that is similar for all candidates.
+    # The compiled peak is the estimated one times a factor that is similar for all candidates.
     factor = requested.verdict.peak_bytes / max(1, *estimate_peaks(recipe).values())
     for changed_recipe in _candidates_for_program(recipe, target, shape, requested.program):
         # A tenth of the limit stays free, so that fewer compilations end in a refusal.
         candidate = _with_fewer_answers_if_needed(changed_recipe, MARGINAL_SHARE * limit / factor, estimate_peaks)
         if candidate is None:
             continue
-        guess = max(estimate_peaks(candidate).values())
+        estimated_peak = max(estimate_peaks(candidate).values())
         plan = make_plan(candidate, shape, target, teacher=teacher)
         if plan.verdict.fits:
             return Nearest(overrides=overrides_between(recipe, candidate), rows=plan.batch.all_rows,
                            peak_bytes=plan.verdict.peak_bytes, limit_bytes=plan.verdict.limit_bytes,
                            source=plan.verdict.source)
         # Never lowered: each compilation costs time, and a formula that was too low once may be so again.
-        factor = max(factor, plan.verdict.peak_bytes / max(1, guess))
+        factor = max(factor, plan.verdict.peak_bytes / max(1, estimated_peak))
         compiled += 1
         if compiled == MAX_COMPILATIONS:
             return None
@@ -287,14 +290,15 @@ def _with_fewer_answers_if_needed(recipe: Recipe, free_bytes: float,
 def _candidates_for_program(recipe: Recipe, target: Target, shape: ModelShape, program: ProgramName
                             ) -> Iterator[Recipe]:
     """Candidates for a run whose ``program`` needs too much memory, the mildest change first."""
-    of_ladder, change = candidates(recipe, target, shape), partial(with_changes, recipe)
+    changed_for_all_programs = candidates(recipe, target, shape)
     if program == "generation":
-        return chain(fewer_answers(recipe), of_ladder)
+        return chain(fewer_answers(recipe), changed_for_all_programs)
     if program == "drawing":
-        way = rollout_way(recipe)
+        way, change = rollout_way(recipe), partial(with_changes, recipe)
         smaller_rollouts = way.smaller_rollouts(recipe, mesh_of(recipe, target).row_devices)
-        return chain(map(change, smaller_rollouts), of_ladder, map(change, way.shorter_completions(recipe)))
-    return of_ladder
+        shorter_completions = way.shorter_completions(recipe)
+        return chain(map(change, smaller_rollouts), changed_for_all_programs, map(change, shorter_completions))
+    return changed_for_all_programs
 
 
 def estimated_programs(recipe: Recipe, shape: ModelShape, target: Target, teacher: TeacherModel | None = None, *,

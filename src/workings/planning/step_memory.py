@@ -11,7 +11,6 @@ from workings.models.registry import family_of
 from workings.planning.forward_memory import FEED_FORWARD_CHUNKS, FEED_FORWARD_POSITIONS, LAYER_ARRAYS, LayerMemory
 from workings.planning.memory_formulas import INPUT_SPLIT, local_tensors, trained_tensors
 
-TABLES = (EMBEDDING, HEAD)
 KERNEL_MULTIPLE = 128
 """GPU kernels pad the axis that they sum over to a multiple of this length; for that they copy the matrix."""
 
@@ -72,7 +71,8 @@ class _DeviceStep(LayerMemory):
     def embedding_phase(self) -> dict[str, int]:
         """Parts of the gradient of the input embeddings, which comes last; the gradient of the head exists as well."""
         # The gradient is added up in the format of the products and then rounded to that of the weights.
-        element_bytes = self.stored_bytes + (self.compute_bytes if self.compute_bytes != self.stored_bytes else 0)
+        is_rounded = self.compute_bytes != self.stored_bytes
+        element_bytes = self.stored_bytes + self.compute_bytes if is_rounded else self.stored_bytes
         return {"gradients": self._layer_gradient_bytes(), **self._parts_of_all_phases(),
                 "gradient of the embedding": element_bytes * self.table_elements}
 
@@ -84,7 +84,8 @@ class _DeviceStep(LayerMemory):
                 "weights laid out for gathering": self._layout_copy_bytes()}
 
     def _layer_gradient_bytes(self) -> int:
-        layers = [tensor for tensor in trained_tensors(self.request, self.fsdp, self.tp) if tensor.name not in TABLES]
+        layers = [tensor for tensor in trained_tensors(self.request, self.fsdp, self.tp)
+                  if tensor.name not in (EMBEDDING, HEAD)]
         # Adapters are trained in float32.
         element_bytes = self.stored_bytes if self.request.method.trains_all_weights else 4
         return element_bytes * sum(tensor.elements for tensor in layers)

@@ -24,16 +24,18 @@ def append(parent: Path, facts: dict[str, Any]) -> str:
 
     ``facts``: `run` (name), `recipe`, `config_digest`, `resume` and everything else that tells attempts apart.
     """
-    after: str | dict[str, str] = absent("the first line").model_dump()
-    try:
-        before = read(parent)
-        if before:
-            after = line_digest(before[-1])
-    except RecordError:
-        after = absent("the lines before cannot be read").model_dump()
-    row = {"started_at": now(), **facts, AFTER: after}
+    row = {"started_at": now(), **facts, AFTER: _last_digest(parent)}
     jsonl.append(parent / ATTEMPTS, row)
     return line_digest(row)
+
+
+def _last_digest(parent: Path) -> str | dict[str, str]:
+    """Digest of the last line so far, or why there is none."""
+    try:
+        rows = read(parent)
+    except RecordError:
+        return absent("the lines before cannot be read").model_dump()
+    return line_digest(rows[-1]) if rows else absent("the first line").model_dump()
 
 
 def line_digest(row: dict[str, Any]) -> str:

@@ -25,8 +25,9 @@ SCHEMA = "checkpoint/1"
 FIELDS = {"loss": "evaluation_loss", "accuracy": "held_out_score"}
 """Value of `checkpoint.measure` -> its field in a metrics line."""
 MARKS = "held_out_right"
+"""Field of a metrics line: a 1 for each held-out item that was answered correctly, a 0 for each other one."""
 KEPT = "kept"
-"""Key of the manifest's facts."""
+"""Key of the manifest's facts about the best checkpoint."""
 _NAME = re.compile(r"step_(\d{6}|[1-9]\d{6,11})")
 
 
@@ -53,13 +54,8 @@ class CheckpointStore:
     def save(self, step: int, write: Callable[[Path], None], facts: dict[str, Any]) -> Path:
         """Write one checkpoint, drop old ones, and return its folder.
 
-        Args:
-            step: completed steps.
-            write: puts the engine's files into the empty folder it is given.
-            facts: JSON without nulls, goes into ``state.json``.
-
-        Raises:
-            StorageError: the disk is full or failing; earlier checkpoints are untouched.
+        ``step``: completed steps; ``write``: puts the engine's files into the empty folder that it is given; ``facts``:
+        JSON without nulls, for ``state.json``. Raises `StorageError`; earlier checkpoints are then untouched.
         """
         final = self.directory / checkpoint_folder(step)
         with storage(final, "save"):
@@ -226,11 +222,12 @@ def best_checkpoint(section: Mapping[str, Any], lines: Iterable[Mapping[str, Any
                 and (line["step"] % every == 0 or line["step"] == planned_steps)]
     if not measured:
         return None
-    sign = -1 if measure == "loss" else 1
-    at = max(range(len(measured)), key=lambda number: sign * float(measured[number][FIELDS[measure]]))
-    best, last = measured[at], measured[-1]
+    values = [float(line[FIELDS[measure]]) for line in measured]
+    best_value = min(values) if measure == "loss" else max(values)
+    place = values.index(best_value)
+    best, last = measured[place], measured[-1]
     return BestCheckpoint(
-        step=int(best["step"]), measure=measure, value=float(best[FIELDS[measure]]), last_step=int(last["step"]),
-        last_value=float(last[FIELDS[measure]]), measured=len(measured), since=len(measured) - 1 - at,
+        step=int(best["step"]), measure=measure, value=best_value, last_step=int(last["step"]),
+        last_value=values[-1], measured=len(measured), since=len(measured) - 1 - place,
         marks=(str(best.get(MARKS, "")), str(last.get(MARKS, ""))) if measure == "accuracy" else ("", ""),
         patience=int(section.get("patience", 0)))

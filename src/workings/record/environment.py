@@ -16,24 +16,19 @@ VARIABLES = (
     "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONHASHSEED", "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF", "TF_CPP_MIN_LOG_LEVEL", "TPU_ACCELERATOR_TYPE", "TPU_CHIPS_PER_HOST_BOUNDS",
     "VECLIB_MAXIMUM_THREADS", "XLA_FLAGS", "XLA_PYTHON_CLIENT_ALLOCATOR", "XLA_PYTHON_CLIENT_MEM_FRACTION",
-    "XLA_PYTHON_CLIENT_PREALLOCATE",
-)
+    "XLA_PYTHON_CLIENT_PREALLOCATE")
 """Environment variables that change results, memory or speed and that hold no secrets."""
-
 LAUNCHER = "WORKINGS_LAUNCHER"
 """Variable with which a file of `workings launch` names its launcher."""
 LAUNCHER_VARIABLES = (
     "JAX_COORDINATOR_ADDRESS", "JOB_COMPLETION_INDEX", "JOBSET_NAME", "KUBERNETES_SERVICE_HOST",
     "OMPI_COMM_WORLD_SIZE", "PET_NNODES", "SKYPILOT_NODE_RANK", "SLURM_JOB_ID", "SLURM_STEP_NODELIST",
-    "TORCHELASTIC_RUN_ID", "TPU_WORKER_HOSTNAMES",
-)
+    "TORCHELASTIC_RUN_ID", "TPU_WORKER_HOSTNAMES")
 """Variables that launchers set. Only their presence is recorded: values name hosts and people."""
-
 PACKAGES = (
     "accelerate", "bitsandbytes", "datasets", "flax", "google-tunix", "huggingface_hub", "jax", "jaxlib", "jinja2",
     "libtpu", "liger-kernel", "ml_dtypes", "numpy", "optax", "orbax-checkpoint", "peft", "pydantic", "qwix", "rfc8785",
-    "safetensors", "scipy", "tokamax", "tokenizers", "torch", "transformers", "triton", "workings",
-)
+    "safetensors", "scipy", "tokamax", "tokenizers", "torch", "transformers", "triton", "workings")
 """Packages that can change a result. Their versions are read from their metadata; none is imported."""
 
 

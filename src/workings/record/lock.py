@@ -86,12 +86,11 @@ def _lock_patiently(descriptor: int) -> None:
     for _ in range(ATTEMPTS):
         try:
             _lock(descriptor)
+            return
         except OSError as error:
             if error.errno not in HELD:
                 raise
             time.sleep(RETRY_SECONDS)
-        else:
-            return
     _lock(descriptor)
 
 

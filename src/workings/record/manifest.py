@@ -20,12 +20,10 @@ from workings.record.values import Absent, Digest, absent, parsed_part
 
 __all__ = ["Absent", "DeviceChecks", "Distribution", "RunManifest", "absent", "read_manifest"]
 
-# 40 digits of SHA-1, or 64 in a repository whose object format is SHA-256.
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
-"""A git commit."""
+"""A git commit: 40 digits of SHA-1, or 64 in a repository whose object format is SHA-256."""
 Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")]
 """A moment in UTC, ISO 8601 with a Z."""
-
 DRAWN_FROM = "drawn_from"
 """Key in the metadata of a trace or pair that was sampled from a model: the digest of that model
 (`workings.samples.selection`). In the manifest of a run that was trained on samples: their number by model."""
@@ -42,15 +40,12 @@ class RunFiles(Protocol):
 
     def has(self, name: str) -> bool:
         """Whether there is a plain file of this name."""
-        ...
 
     def json_object(self, name: str) -> dict[str, Any]:
         """A JSON object."""
-        ...
 
     def lines(self, name: str) -> list[dict[str, Any]]:
         """Lines of a JSON-lines file; a torn last line is an error, too."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -155,14 +150,12 @@ class RunManifest(_Part):
     """Status at its end."""
     status_reason: str
     """Reason of its end, in words."""
-
     engine_distribution: Distribution
     """The installed package that brings the engine. Verification names it if it is not `workings`."""
     commit_sha: Commit | Absent
     """Commit of the working copy that the code ran from."""
     dirty_diff_digest: Digest | Absent
     """Digest of what differed from that commit; absent if nothing did, or if there was no working copy."""
-
     model_id: str
     """Hub id, folder name, or the shape's name for random weights."""
     model_revision: str | Absent
@@ -175,7 +168,6 @@ class RunManifest(_Part):
     """Number formats that were used, gradients and accumulator included."""
     finished_at: Time
     """End of training."""
-
     facts: dict[str, Any] = {}  # pydantic copies the default for each manifest
     """Further facts of an engine or a caller."""
 

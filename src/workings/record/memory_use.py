@@ -67,32 +67,36 @@ class MemoryUse:
 
 def memory_use(plan: Mapping[str, Any], measured: Mapping[str, Any],
                line: Mapping[str, Any] | None = None) -> MemoryUse:
-    """Planned and measured memory; during the run, with the last line of its log. Raises `RecordError`.
+    """Planned and measured memory of a run. Raises `RecordError`.
 
-    Args:
-        plan: contents of `plan/plan.json`.
-        measured: contents of `plan/measured.json`. Before the run's end it has what the process held before.
-        line: of `train/metrics.jsonl`.
+    ``plan`` and ``measured`` are the contents of `plan/plan.json` and `plan/measured.json`. Before the run's end the
+    latter only has what the process held before the first weight; ``line`` is then the last of `train/metrics.jsonl`.
     """
     _require_bytes(PLAN, plan, ["peak_bytes", "limit_bytes"])
     _require_bytes(MEASURED, measured, [name for name in _MEASURED if name in measured])
-    peak: int | None = measured.get("measured_peak_bytes")
-    source = measured.get("measured_source", "")
-    if line is not None:
+    if line is None:
+        peak, source = measured.get("measured_peak_bytes"), measured.get("measured_source", "")
+    else:
         _require_bytes(METRICS, line, ["memory_bytes"])
         peak, source = line["memory_bytes"], line.get("memory_source")
-    before, taken_bytes = measured.get("resident_before_bytes"), peak
-    if before is not None:
-        grown = measured.get("growth_bytes")
-        taken_bytes = grown if isinstance(grown, int) else None
-        if line is not None and source == PROCESS_PEAK and peak is not None:
-            taken_bytes = growth(peak, before, measured.get("peak_before_bytes", peak))
+    before: int | None = measured.get("resident_before_bytes")
+    if before is None:
+        taken = held = peak
+    else:
+        taken = _process_growth(measured, before, peak if line is not None and source == PROCESS_PEAK else None)
         # If the source is no peak of the process, add its initial memory and its growth.
-        if source != PROCESS_PEAK and taken_bytes is not None:
-            peak = before + taken_bytes
+        held = before + taken if source != PROCESS_PEAK and taken is not None else peak
     return MemoryUse(
         planned_bytes=plan["peak_bytes"], planned_source=str(plan.get("source")), limit_bytes=plan["limit_bytes"],
-        taken_bytes=taken_bytes, device_counts=before is None, held_bytes=peak, resident_before_bytes=before or 0)
+        taken_bytes=taken, device_counts=before is None, held_bytes=held, resident_before_bytes=before or 0)
+
+
+def _process_growth(measured: Mapping[str, Any], before: int, peak_so_far: int | None) -> int | None:
+    """Bytes that the process grew by; ``peak_so_far``: during the run, its peak if that is known."""
+    if peak_so_far is not None:
+        return growth(peak_so_far, before, measured.get("peak_before_bytes", peak_so_far))
+    grown = measured.get("growth_bytes")
+    return grown if isinstance(grown, int) else None
 
 
 def _require_bytes(file: str, values: Mapping[str, Any], names: list[str]) -> None:

@@ -36,5 +36,5 @@ def p_text(p: float) -> str:
 def table_lines(rows: Sequence[Sequence[str]], *, first: str = "<", rest: str = ">") -> list[str]:
     """Lines with aligned columns; ``first`` and ``rest``: alignment of the first column and of the others."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(f"{cell:{rest if number else first}{width}}" for number, (cell, width) in enumerate(
-        zip(row, widths, strict=True))).rstrip() for row in rows]
+    formats = [f"{first}{width}" for width in widths[:1]] + [f"{rest}{width}" for width in widths[1:]]
+    return ["  ".join(map(format, row, formats)).rstrip() for row in rows]

@@ -68,7 +68,7 @@ def read_phases() -> dict[Path, Phase]:
         # Gone since it was listed, or written by another version.
         except (OSError, ValueError, TypeError):
             continue
-        if process_start(phase.pid) == phase.process != "":
+        if phase.process and process_start(phase.pid) == phase.process:
             by_run[Path(phase.run)] = phase
     return by_run
 
@@ -82,7 +82,7 @@ def process_start(pid: int, proc: Path = Path("/proc")) -> str:
         stat = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    # Field 2 is the program's name in brackets, which may hold brackets too; the start in clock ticks is field 22.
+    # Field 2, a name in brackets, may hold brackets too. The list begins with field 3; the start in ticks is field 22.
     return stat.rpartition(")")[2].split()[19]
 
 

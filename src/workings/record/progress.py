@@ -28,7 +28,7 @@ _LISTENER: ContextVar[ProgressListener] = ContextVar("listener", default=_SILENT
 
 @contextmanager
 def report_progress_to(listener: ProgressListener, *, watching: bool = False) -> Iterator[None]:
-    """Send progress reports to this listener while the block runs; ``watching``: next to the one before."""
+    """Send progress reports to this listener while the block runs; ``watching``: in addition to the other listener."""
     variable = _WATCHER if watching else _LISTENER
     before = variable.set(listener)
     try:

@@ -29,9 +29,9 @@ class RunRecord:
     def open(cls, path: Path) -> "RunRecord":
         """Open a sealed run. Raises `RequestError` if there is none at ``path``, `RecordError` if it cannot be read."""
         if not (path / SEAL).is_file() or not (path / MANIFEST).is_file():
-            weights = "is a folder of weights, and " if (path / "config.json").is_file() else "is "
-            raise RequestError(f"{path} {weights}not a sealed run" if path.exists() else f"there is no run {path}",
-                               f"a sealed run directory (with {MANIFEST} and {SEAL})", _advice(path))
+            weights = "a folder of weights, and " if (path / "config.json").is_file() else ""
+            given = f"{path} is {weights}not a sealed run" if path.exists() else f"there is no run {path}"
+            raise RequestError(given, f"a sealed run directory (with {MANIFEST} and {SEAL})", _advice(path))
         status = parse_seal(read_plain(path / SEAL))["status"]
         return cls(path=path, manifest=read_manifest(RunFolder(path)), status=status, root=root_digest(path))
 

@@ -92,8 +92,7 @@ def begin_from_sealed(final: Path) -> None:
 
     The sealed folder is only renamed (to `name.interrupted-1` and so on); killed after that, the next call takes
     the renamed folder. The new run's events begin with those of the sealed one and name it (`resumed_from_sealed`).
-
-    Raises `RequestError`: the run is complete, is not sealed, or does not exist.
+    Raises `RequestError` if the run is complete, is not sealed, or does not exist.
     """
     sealed = sealed_to_resume(final)
     partial = layout.partial_path(final)
@@ -108,7 +107,7 @@ def begin_from_sealed(final: Path) -> None:
         run = RunRecord.open(sealed)
         newest, _ = run.checkpoints.latest_valid()
         if newest is not None:
-            for step in {newest.step, run.best.step if run.best is not None else newest.step}:
+            for step in {newest.step} if run.best is None else {newest.step, run.best.step}:
                 folder = f"{layout.CHECKPOINTS}/{layout.checkpoint_folder(step)}"
                 shutil.copytree(sealed / folder, staging / folder)
         jsonl.append(staging / layout.EVENTS, {"time": now(), "kind": "resumed_from_sealed", "name": sealed.name,

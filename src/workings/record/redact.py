@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 REDACTED = "[redacted]"
-
 _SECRETS = tuple((hints.split(), re.compile(pattern)) for hints, pattern in (
     ("hf_", r"\bhf_[A-Za-z0-9]{20,}"),  # Hugging Face
     ("api_org_", r"\bapi_org_[A-Za-z0-9]{20,}"),  # Hugging Face, organizations
@@ -19,8 +18,7 @@ _SECRETS = tuple((hints.split(), re.compile(pattern)) for hints, pattern in (
     ("ya29.", r"\bya29\.[0-9A-Za-z_-]{20,}"),  # Google, short-lived
     ("-----BEGIN", r"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
     ("eyJ",  # JSON web tokens
-     r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,2000}\.eyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,}"),
-))
+     r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,2000}\.eyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,}")))
 """Fixed texts (every match of the pattern has one; searching them is many times as fast), and the pattern."""
 _NAMED = re.compile(
     r"(?i)(\b(?:authorization\s*:\s*)?bearer\s+|\b(?:[a-z0-9_]*(?:api[_-]?key|access[_-]?token|_token|secret|password)"
@@ -51,10 +49,10 @@ def find_secrets(text: str) -> list[str]:
 
 
 def _in_packed_numbers(text: str, match: re.Match[str]) -> bool:
-    """Whether a match is in numbers that a rollout packs in base 85: one in 400 MB looks like a token."""
+    """Whether a match is in numbers that a rollout packs in base 85: in 400 MB of them one place looks like a token."""
     begin, end = text.rfind('"', 0, match.start()) + 1, text.find('"', match.end())
-    # No token is as long, and the text may end within the numbers.
-    packed = text[begin:end if end >= 0 else len(text)]
+    # The text may end within the numbers. No token is as long as packed numbers are.
+    packed = text[begin:end] if end >= 0 else text[begin:]
     return len(packed) >= _PACKED_CHARACTERS and bool(_PACKED.fullmatch(packed)) and bool(
         _PACKED_SIGNS.intersection(packed))
 

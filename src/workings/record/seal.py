@@ -25,15 +25,10 @@ NO_ORIGIN = {"absent": "made from no other unit"}
 def seal_unit(directory: Path, unit: str, status: str, made_from: str | None) -> str:
     """Write `SHA256SUMS` and then `SEAL.json`; the result is the root digest, that of the bytes of `SHA256SUMS`.
 
-    Args:
-        directory: the unit's folder. Empty folders in it are removed: no sum could cover them.
-        unit: kind of the unit: `run`, `eval` or `samples`.
-        status: `complete`, `interrupted` or `failed`.
-        made_from: root digest of the unit it was made from; None for a run.
-
-    Raises:
-        RecordError: it is sealed already, or holds something a record may not (hidden files, links, odd names).
-        StorageError: the disk is full, read-only or failing.
+    ``unit``: kind of the unit: `run`, `eval` or `samples`. ``status``: `complete`, `interrupted` or `failed`.
+    ``made_from``: root digest of the unit that it was made from; None for a run. Empty folders are removed, because no
+    sum could cover them. Raises `RecordError` if the unit is sealed already, or holds something that a record may not
+    (hidden files, links, odd names), and `StorageError`.
     """
     if (directory / SEAL).exists():
         raise RecordError(f"{directory} is sealed already; sealed units never change")

@@ -6,10 +6,10 @@ Of other people's files only plain ones are read: no links, which may lead to pr
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from workings.errors import RecordError, RequestError, StorageError
 
@@ -32,8 +32,7 @@ _ADVICE = {
     errno.EMFILE: "too many files are open: raise the limit (ulimit -n)",
     errno.ENAMETOOLONG: "the path is too long: choose a shorter --out",
     errno.EEXIST: "a file of that name is in the way: choose another --out",
-    errno.ENOTDIR: "a part of the path is a file and not a folder: choose another --out",
-}
+    errno.ENOTDIR: "a part of the path is a file and not a folder: choose another --out"}
 MAX_BYTES = 64 << 20
 """Largest file that is read into memory whole (a tokenizer of 256,000 entries has half of that)."""
 HOLLOW_BYTES = 1 << 30
@@ -122,21 +121,22 @@ def parsed_bytes(data: bytes | str, *, lines: bool = False) -> int:
 
     Ordinary records take half of that, the worst text that was found one and a half times as much.
     """
-    comma, bracket, brace, colon, newline = ((b",", b"[", b"{", b":", b"\n") if isinstance(data, bytes) else
-                                             (",", "[", "{", ":", "\n"))
-    count: Callable[[Any], int] = data.count
+    def count(mark: str) -> int:
+        return data.count(mark.encode()) if isinstance(data, bytes) else data.count(mark)
+
     # A number with its place; a list of one entry, which has room for four; an object and its table of five entries; a
     # key with its place. Marks inside of texts count as well.
-    objects = 42 * (count(comma) + lines * count(newline)) + 100 * count(bracket) + 64 * count(brace)
+    numbers = count(",") + (count("\n") if lines else 0)
+    objects = 42 * numbers + 100 * count("[") + 64 * count("{") + 100 * count(":")
     # A text with one character beyond the usual planes takes four bytes for each of its characters.
-    return objects + 100 * count(colon) + len(data) * (2 if lines or data.isascii() else 5)
+    return objects + len(data) * (2 if lines or data.isascii() else 5)
 
 
 def refuse_too_large(needed: int, what: str) -> None:
     """Raise `TooLarge` if ``needed`` bytes are more than `memory_limit`."""
     if needed > memory_limit():
         raise TooLarge(f"{what} would take {needed / 2**20:,.0f} MiB in memory, {memory_limit() >> 20} are allowed; "
-                          f"{MEMORY_VARIABLE}={-(-needed >> 20) + 1} allows more, for a record that you trust")
+                       f"{MEMORY_VARIABLE}={-(-needed >> 20) + 1} allows more, for a record that you trust")
 
 
 def _refuse_others(path: Path, facts: os.stat_result, limit: int | None) -> None:

@@ -48,12 +48,12 @@ CLOCK_SLACK = timedelta(seconds=5)
 def moment(text: str) -> datetime:
     """A time of a record. Raises `RecordError` for any other text, or without a time zone."""
     try:
-        moment = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         raise RecordError(f"not a moment in time: {text[:40]!r}") from None
-    if moment.tzinfo is None:
+    if time.tzinfo is None:
         raise RecordError(f"a moment without a time zone: {text[:40]!r}")
-    return moment
+    return time
 
 
 def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

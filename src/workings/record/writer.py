@@ -93,9 +93,8 @@ class RunWriter:
         """Resume a run, unfinished (`reopen`) or sealed as interrupted or failed.
 
         A sealed run stays as it is and is renamed to `name.interrupted-1`; the new one starts from its metrics, events,
-        log and newest good checkpoint, and `resumed_from` names it.
-
-        Raises `RequestError`: it is complete, or there is nothing to resume.
+        log and newest good checkpoint, and `resumed_from` names it. Raises `RequestError` if it is complete, or there
+        is nothing to resume.
         """
         if layout.partial_path(final).is_dir():
             lock = DirectoryLock(layout.partial_path(final))
@@ -141,8 +140,7 @@ class RunWriter:
     def rollout(self, step: int) -> dict[str, Any] | None:
         """The rollout before an update, if an earlier attempt has written it."""
         path = self.directory / layout.rollout_file(step)
-        values: dict[str, Any] | None = loads(path.read_bytes()) if path.is_file() else None
-        return values
+        return dict(loads(path.read_bytes())) if path.is_file() else None
 
     def metrics(self) -> list[dict[str, Any]]:
         """Lines of the steps so far."""
@@ -186,9 +184,8 @@ class RunWriter:
     def seal(self, manifest: RunManifest) -> Path:
         """Write the manifest, the sums and the seal, and give the folder its final name.
 
-        Once the manifest is there, a killed sealing is finished by the next `reopen` or `resume`.
-
-        Raises `StorageError`: the disk is full or failing; the unsealed folder is kept.
+        Once the manifest is there, the next `reopen` or `resume` finishes a killed sealing. Raises `StorageError` and
+        keeps the unsealed folder if the disk is full or failing.
         """
         self.sync()
         self.checkpoints.clean()

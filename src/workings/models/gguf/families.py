@@ -21,8 +21,6 @@ ROPE_FACTORS = "rope_freqs.weight"
 """Tensor of a GGUF file that divides each frequency of rotation, in place of Llama 3.1's settings."""
 LLAMA3_RULE = (1.0, 4.0, 8192)
 """Low and high factor and original context of every published Llama 3.1, 3.2 and 3.3."""
-
-
 ARCHITECTURES = ("llama", "smollm3", "gemma", "gemma2", "gemma3", "qwen2", "qwen3")
 """Families that are read. `general.architecture` is the family's name."""
 ROTATED_NEIGHBOURS = ("llama", "smollm3")
@@ -69,7 +67,10 @@ def from_gguf(shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
 
 def _changed(shape: ModelShape, name: str, tensor: np.ndarray, *, norm_offset: int,
              rows_of_head: tuple[int, int]) -> np.ndarray:
-    """A norm with an offset, or query and key rows whose two axes within a head, (half, pair), are exchanged."""
+    """A norm with an offset, or query and key rows whose two axes within a head, (half, pair), are exchanged.
+
+    For GGUF the rows 0 1 2 3 of a head of four become 0 2 1 3.
+    """
     if shape.norm_plus_one and name.endswith("norm.weight"):
         return tensor + np.asarray(norm_offset, tensor.dtype)
     heads_of = {".q_proj.": shape.heads, ".k_proj.": shape.kv_heads}

@@ -103,7 +103,7 @@ class _Gemma4(Form):
 
 
 class _Qwen35(Form):
-    """Qwen 3.5. llama.cpp has its value heads in another order (`_reorder_values`)."""
+    """Qwen 3.5, whose value heads llama.cpp has in another order (`_reorder_values`)."""
 
     def header(self, shape: ModelShape) -> dict[str, Any]:
         if shape.linear_key_head_dim != shape.linear_value_head_dim:
@@ -112,7 +112,7 @@ class _Qwen35(Form):
         third, rest = divmod(rotated // 2, 3)
         return families.common_header(shape) | {
             "rope.dimension_count": rotated,
-            # Pairs that rotate by time, height and width, which are the same number in text.
+            # Pairs that rotate by time, height and width, which are the same number in text: 11, 11 and 10 of 32.
             "rope.dimension_sections": [third + (rest > 0), third + (rest > 1), third, 0],
             "attention.recurrent_layers": [shape.is_linear(i) for i in range(shape.layers)],
             "full_attention_interval": shape.linear_pattern or 4,
@@ -137,7 +137,8 @@ class _Qwen35(Form):
     def _reorder_values(self, shape: ModelShape, tensor: np.ndarray) -> np.ndarray:
         """A tensor whose last rows, those of value heads, change from (key head, value head) to (value head, key head).
 
-        A value head has one row, or one for each of its numbers. Rows of queries and keys may come before.
+        Rows k0v0 k0v1 k1v0 k1v1 become k0v0 k1v0 k0v1 k1v1. A value head has one row, or one for each of its numbers.
+        Rows of queries and keys may come before.
         """
         heads, keys = shape.linear_value_heads, shape.linear_key_heads
         rows = heads if len(tensor) == heads else heads * shape.linear_value_head_dim

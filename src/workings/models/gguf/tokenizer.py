@@ -1,7 +1,7 @@
 """The tokenizer of a GGUF file as files in Hugging Face's format.
 
-`tokenizer.ggml.model` is `gpt2` (byte-pair encoding with a list of merges) or `llama` (SentencePiece with scores). Of
-the former `tokenizer.ggml.pre` names the rules by which text is cut before pairs are merged (`PRE_TOKENIZERS`).
+`tokenizer.ggml.model` is `gpt2` (byte-pair encoding with a list of merges) or `llama` (SentencePiece with scores). For
+`gpt2`, `tokenizer.ggml.pre` names the rules by which text is cut before pairs are merged (`PRE_TOKENIZERS`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -106,8 +106,7 @@ def read_tokenizer(header: Mapping[str, Any]) -> TokenizerFiles:
 def _made(keys: Mapping[str, Any], tokens: Sequence[str], kinds: Sequence[int]) -> tuple[tokenizers.Tokenizer, bool]:
     """The tokenizer, and whether its sequences begin with BOS."""
     # Unused tokens have made-up names, which must not be found in text.
-    ids = {token: number for number, (token, kind) in enumerate(zip(tokens, kinds, strict=True))
-           if kind != Kind.UNUSED}
+    ids = {token: number for number, (token, kind) in enumerate(zip(tokens, kinds, strict=True)) if kind != Kind.UNUSED}
     model = str(keys.get("model"))
     if model == "llama":
         return _sentence_pieces(ids, keys, tokens, kinds), bool(keys.get("add_bos_token", True))
@@ -147,9 +146,11 @@ def _sentence_pieces(ids: dict[str, int], keys: Mapping[str, Any], tokens: Seque
     return made
 
 
-def _merges_of_scores(ids: Mapping[str, int], scores: Sequence[float],
-                      kinds: Sequence[int]) -> list[tuple[str, str]]:
-    """Merges in SentencePiece's order: those whose result has the best score first."""
+def _merges_of_scores(ids: Mapping[str, int], scores: Sequence[float], kinds: Sequence[int]) -> list[tuple[str, str]]:
+    """Merges in SentencePiece's order: those whose result has the best score first.
+
+    A token ``abc`` is the result of the merges ``a bc`` and ``ab c``, if their halves are tokens.
+    """
     normal = {token: number for token, number in ids.items() if kinds[number] == Kind.NORMAL}
     merges = []
     for token, number in normal.items():
@@ -170,11 +171,8 @@ def _special_tokens(keys: Mapping[str, Any], tokens: Sequence[str]) -> dict[str,
 
 def _special_ids(keys: Mapping[str, Any]) -> dict[str, Any]:
     """Ids of special tokens, by Hugging Face's names. An answer ends with the end of the text or of the turn."""
-    ids: dict[str, Any] = {}
-    if "bos_token_id" in keys:
-        ids["bos_token_id"] = int(keys["bos_token_id"])
-    if "padding_token_id" in keys:
-        ids["pad_token_id"] = int(keys["padding_token_id"])
+    names = {"bos_token_id": "bos_token_id", "padding_token_id": "pad_token_id"}
+    ids: dict[str, Any] = {name: int(keys[key]) for key, name in names.items() if key in keys}
     ends = list(dict.fromkeys(int(keys[name]) for name in ("eos_token_id", "eot_token_id") if name in keys))
     if ends:
         ids["eos_token_id"] = ends if len(ends) > 1 else ends[0]
