@@ -124,17 +124,17 @@ class Adafactor(_Rule):
             row, col = mixed("exp_avg_sq_row", square.mean(-1)), mixed("exp_avg_sq_col", square.mean(-2))
             factor = jax.lax.rsqrt(row / row.mean(-1, keepdims=True))[..., None] * jax.lax.rsqrt(col)[..., None, :]
             new = {"exp_avg_sq_row": row, "exp_avg_sq_col": col}
-            direction = self._clipped(grad * factor, (-2, -1))
+            direction = self._clipped(grad, factor, (-2, -1))
         else:
             new = {"exp_avg_sq": mixed("exp_avg_sq", square)}
-            direction = self._clipped(grad * jax.lax.rsqrt(new["exp_avg_sq"]), (-1,))
+            direction = self._clipped(grad, jax.lax.rsqrt(new["exp_avg_sq"]), (-1,))
         return (self._decayed(name, param, direction, learning_rate),
                 {slot: x.astype(self.moment_dtype) for slot, x in new.items()})
 
-    def _clipped(self, direction: jax.Array, axes: tuple[int, ...]) -> jax.Array:
-        """The direction, divided so that its root mean square is at most the threshold (section 6 of the paper)."""
-        size = jnp.sqrt(jnp.mean(jnp.square(direction), axes, keepdims=True))
-        return direction / jnp.maximum(1.0, size / self.config.clip_threshold)
+    def _clipped(self, grad: jax.Array, factor: jax.Array, axes: tuple[int, ...]) -> jax.Array:
+        """``grad * factor``, divided so that its root mean square is at most the threshold (section 6 of the paper)."""
+        size = jnp.sqrt(jnp.mean(jnp.square(grad * factor), axes, keepdims=True))
+        return grad * factor / jnp.maximum(1.0, size / self.config.clip_threshold)
 
 
 @dataclass(frozen=True)
