@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from workings.errors import RecordError, RequestError
 from workings.record.layout import CONFIG, EVALUATION_SUMMARY, MANIFEST, METRICS, PARTIAL_SUFFIX, SEAL
@@ -56,11 +56,11 @@ class FileCache:
         stamp, place = tuple(map(_state, files)), (key, tuple(files))
         kept: Any
         with self.lock:
-            kept_stamp, _, kept = self.entries.get(place, (None, 0, None))
-            if kept_stamp == stamp:
-                self.entries[place] = self.entries.pop(place)  # the last one is the most recently used
-                value: T = kept
-                return value
+            if place in self.entries:
+                kept_stamp, _, kept = self.entries[place]
+                if kept_stamp == stamp:
+                    self.entries[place] = self.entries.pop(place)  # the last one is the most recently used
+                    return cast("T", kept)
         value = read()  # without the lock, because other pages should not wait for a large file
         needed = value.memory_bytes if isinstance(value, Parsed) else 4 * sum(size for _, size, _ in stamp)
         memory_bytes = max(RESULT_BYTES, needed)
