@@ -86,7 +86,6 @@ class Family:
 
     def scratch_switches(self, heads: int, head_dim: int) -> dict[str, Any]:
         """`switches` of a model from scratch with this many query heads of this size."""
-        del heads, head_dim
         return dict(self.switches)
 
     def with_small_windows(self, shape: ModelShape) -> ModelShape:
@@ -95,7 +94,6 @@ class Family:
 
     def check_engine(self, engine: str, shape: ModelShape) -> None:
         """Raise `RequestError` for an engine that cannot run the family, or not at these sizes."""
-        del shape
         if engine in self.refusals:
             raise RequestError(f"engine: {engine} cannot train a {self.name} model", self.refusals[engine],
                                "engine=torch")

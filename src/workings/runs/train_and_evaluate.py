@@ -142,8 +142,7 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
     listeners.about(out, {key: str(value) for key, value in leaves(loaded.resolved())})
     loaded = with_choices(loaded)
     with listeners:
-        with ProcessGroup.of(loaded.recipe.engine) as group, (
-                phases(out) if group.is_coordinator else nullcontext()):
+        with ProcessGroup.of(loaded.recipe.engine) as group, (phases(out) if group.is_coordinator else nullcontext()):
             # Passed on directly: a variable would keep both models in memory.
             if resume and group.is_coordinator and evaluation_is_missing(out):
                 result = _evaluated(trained_before(group, loaded, out, smoke), keep_base=not smoke)

@@ -83,7 +83,6 @@ trained_attention.defvjp(_forward, _backward)
 def plain_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: jax.Array, window: jax.Array,
                     slides: bool | jax.Array, scale: float, softcap: float) -> jax.Array:
     """Attention with the scores of all pairs of positions in memory."""
-    del slides  # the window is enough
     index = jnp.arange(segment_ids.shape[-1])
     distance = index[:, None] - index[None, :]
     allowed = (distance >= 0) & (distance < window) & (segment_ids[..., :, None] == segment_ids[..., None, :])
@@ -93,7 +92,6 @@ def plain_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: ja
 def chunked_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: jax.Array, window: jax.Array,
                       slides: bool | jax.Array, scale: float, softcap: float) -> jax.Array:
     """Attention with the scores of `QUERIES` positions in memory at a time; backward computes them again."""
-    del slides
     batch, length, heads, size = q.shape
     chunk = min(QUERIES, length)
     count = -(-length // chunk)

@@ -44,7 +44,6 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
 
     def attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: jax.Array, window: jax.Array,
                   slides: bool | jax.Array, scale: float, softcap: float) -> jax.Array:
-        del window  # fixed in the kernels
         # Rows are padded at the end to a length that the kernel supports; causality hides the padding.
         row_length = q.shape[1]
         padding = ((0, 0), (0, -row_length % LANES))

@@ -27,7 +27,6 @@ class _Rule:
 
     def moment_sharding(self, slot: str, name: str, parameter: NamedSharding) -> NamedSharding:
         """Sharding of a moment: that of its parameter, unless the shapes differ."""
-        del slot, name
         return parameter
 
     def _decayed(self, name: str, param: jax.Array, direction: jax.Array, learning_rate: jax.Array) -> jax.Array:

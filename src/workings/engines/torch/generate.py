@@ -25,7 +25,7 @@ from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.decode import FIRST_NEW_SLOTS, Decoder, FixedCache, PickToken
 from workings.engines.torch.linear_attention import empty_cache, join_caches
 from workings.engines.torch.model import caching, hidden_states
-from workings.engines.torch.sharding import layers_stay_gathered
+from workings.engines.torch.sharding import REPLICATED_SLOTS, layers_stay_gathered, part_bytes, per_layer_table
 from workings.engines.torch.spec import TorchSpec
 from workings.engines.torch.step import State
 
@@ -93,9 +93,19 @@ def gathering_once(spec: TorchSpec, state: State, rows: int, length: int) -> Abs
                          for layer in range(shape.layers) if not shape.shares_keys(layer))
     gathered = sum(x.numel() * x.element_size() for x in state.model.parameters() if isinstance(x, DTensor))
     fits = keeps_gathered_layers(
-        state_bytes=state.bytes_per_process(spec), gathered_bytes=gathered,
+        state_bytes=_state_bytes(spec, state), gathered_bytes=gathered,
         cache_bytes=rows * length * cached_numbers * spec.compute_dtype.itemsize, device_bytes=spec.device_bytes)
     return layers_stay_gathered(state.model) if fits else nullcontext()
+
+
+def _state_bytes(spec: TorchSpec, state: State) -> int:
+    """Bytes of weights and moments in device memory, on the process with the largest parts."""
+    table = per_layer_table(state.model) if spec.table_on_host else None
+    weights = sum(part_bytes(x, x, spec.mesh) for x in state.model.parameters()
+                  if table is None or x is not table.weight)
+    moments = sum(x.nbytes if slot in REPLICATED_SLOTS else part_bytes(x, state.trained[name], spec.mesh)
+                  for slot, by_name in state.moments.items() for name, x in by_name.items())
+    return weights + moments
 
 
 def complete(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,

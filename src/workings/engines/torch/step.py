@@ -28,14 +28,7 @@ from workings.engines.torch.optimizers import update_tensor
 from workings.engines.torch.optimizers.base import UpdateContext, clip_factor, slots_of, sum_of_squares
 from workings.engines.torch.prefix_sharing import DistinctPositions
 from workings.engines.torch.rounding import MASTER
-from workings.engines.torch.sharding import (
-    REPLICATED_SLOTS,
-    FsdpRoot,
-    local,
-    part_bytes,
-    per_layer_table,
-    sum_over_copies,
-)
+from workings.engines.torch.sharding import FsdpRoot, local, sum_over_copies
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
 from workings.models.batch import Batch, BatchShape
@@ -61,15 +54,6 @@ class State:
     def model(self) -> PreTrainedModel:
         """The model. Computations must go through `run`."""
         return self.root.model
-
-    def bytes_per_process(self, spec: TorchSpec) -> int:
-        """Bytes of weights and moments in device memory, on the process with the largest parts."""
-        table = per_layer_table(self.model) if spec.table_on_host else None
-        weights = sum(part_bytes(x, x, spec.mesh) for x in self.model.parameters()
-                      if table is None or x is not table.weight)
-        moments = sum(x.nbytes if slot in REPLICATED_SLOTS else part_bytes(x, self.trained[name], spec.mesh)
-                      for slot, by_name in self.moments.items() for name, x in by_name.items())
-        return weights + moments
 
     def run(self, work: Callable[[PreTrainedModel], Any]) -> Any:
         """``work(model)``. The root gathers parameters that are split among processes."""

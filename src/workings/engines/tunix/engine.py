@@ -89,12 +89,10 @@ class TunixEngine:
 
     def init(self, seed: int, *, trainable: bool = True) -> State:
         """A fresh state with the random weights that the JAX engine has for this seed; always with an optimizer."""
-        del trainable
         return self._to_tunix_state(self._jax_engine.init(seed))
 
     def load(self, weights: Path, *, trainable: bool = True) -> State:
         """A fresh optimizer on weights from a directory in Hugging Face's format."""
-        del trainable
         return self._to_tunix_state(self._jax_engine.load(weights))
 
     def _inputs(self, batch: Batch) -> dict[str, np.ndarray]:

@@ -33,7 +33,6 @@ class Form:
 
     def size(self, name: str, size: tuple[int, ...]) -> tuple[int, ...]:
         """Shape in a GGUF file of Hugging Face's tensor ``name``, whose own shape is ``size``."""
-        del name
         return size
 
     def change(self, shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:

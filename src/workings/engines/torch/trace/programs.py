@@ -49,8 +49,7 @@ def log_probs(spec: TorchSpec, state: State, size: BatchShape) -> None:
 
 
 @torch.no_grad()
-def answers(spec: TorchSpec, state: State, size: GenerationShape, *, pick: PickToken = greedy,
-            copies: int = 1) -> None:
+def answers(spec: TorchSpec, state: State, size: GenerationShape, *, pick: PickToken = greedy, copies: int = 1) -> None:
     """Reading all prompts, and the last new token, which has the longest cache."""
     rows, length = own_rows(spec, size.prompts, copies), size.prompt_tokens + size.new_tokens
     with caching(state.model), gathering_once(spec, state, rows, length):

@@ -107,7 +107,7 @@ def order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> Iterator[str
     for event_at, listed_at in times:
         if event_at < listed_at - CLOCK_SLACK or event_at > listed_at + LISTED_BEFORE:
             yield f"an event of {event_at} names the start that is listed at {listed_at}"
-    yield from (f"the start listed at {next_listed_at} is after an event of {event_at}"
+    yield from (f"a start is listed at {next_listed_at}, before the event of the start before it, {event_at}"
                 for (event_at, _), (_, next_listed_at) in pairwise(times) if next_listed_at < event_at - CLOCK_SLACK)
     names = [str(row[ATTEMPT]) for row in starts if ATTEMPT in row and not is_absent(row[ATTEMPT])]
     if len(set(names)) < len(names):
