@@ -61,11 +61,11 @@ class Killer:
         """Count what draws: before the completions of some prompts, and after them, before they are rewarded."""
         from workings.ways.parts.rollout_experience import RolloutSampler
 
-        rollout, drawn = RolloutSampler.rollout, RolloutSampler.sample_groups
+        sampled_rollout, drawn = RolloutSampler.sampled, RolloutSampler.sample_groups
 
         def counted(sampler: Any, state: Any, position: Any, step: int) -> Any:
             self.count(f"draw {step}", f"{self.partial}/begun")
-            found = rollout(sampler, state, position, step)
+            found = sampled_rollout(sampler, state, position, step)
             self.count(f"draw {step}", f"{self.partial}/ended")
             return found
 
@@ -83,7 +83,7 @@ class Killer:
             finally:
                 sampler.engine.sample = sample
 
-        RolloutSampler.rollout, RolloutSampler.sample_groups = counted, counted_groups  # type: ignore[method-assign]
+        RolloutSampler.sampled, RolloutSampler.sample_groups = counted, counted_groups  # type: ignore[method-assign]
 
     def _named(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def counted(path: Any, *rest: Any, **named: Any) -> Any:

@@ -71,6 +71,7 @@ class SetRecipe:
 
     summary: str
     holds: Literal["traces", "items"]
+    count: int
     sha256: str
     """Digest of the set as a file of JSON lines."""
 
@@ -78,8 +79,10 @@ class SetRecipe:
 _SHIPPED_TRACES, _SHIPPED_ITEMS, _SHIPPED_SEED = 550, 100, 2026
 SHIPPED_SETS = {
     "dev-reasoning": SetRecipe(summary="550 traces of unit conversions, for trying out recipes", holds="traces",
+                               count=_SHIPPED_TRACES,
                                sha256="b1f1fdefba8fbbe48e17c2d8187842581e1781fe4141ff66ae76943876773107"),
     "eval": SetRecipe(summary="100 items of the same kind; no problem of dev-reasoning", holds="items",
+                      count=_SHIPPED_ITEMS,
                       sha256="e7ba22796a308d4a3b3e079aaa6db96b961b4576ae707ea85126766a457fae07")}
 
 

@@ -81,13 +81,13 @@ def count_items(loaded: LoadedRecipe) -> int:
 
 
 def _count(loaded: LoadedRecipe, name: str, half: Literal["traces", "items"]) -> int:
-    """Lines of a file, or entries of one half of a shipped or generated set; 0 if it is not on this machine."""
+    """Lines of a file, or entries of a shipped set or of one half of the additions; 0 if it is not on this machine."""
     path = loaded.path(name)
     if path.is_file():
         return sum(1 for line in path.read_text("utf-8").split("\n") if line.strip())
     if name == ADDITION:
         return ADDITION_TRACES if half == "traces" else ADDITION_ITEMS
-    return getattr(SHIPPED_SETS.get(name), half, 0)
+    return SHIPPED_SETS[name].count if name in SHIPPED_SETS else 0
 
 
 def parse_duration(text: str) -> float:

@@ -54,7 +54,8 @@ class TrainSetup(ResolvedRun):
     @property
     def questions(self) -> list[Item]:
         """Items whose answers are logged at each evaluation during training."""
-        return self.data.items[:self.recipe.evaluation.samples]
+        # Without items nothing reads the number of samples, so that a recipe that gives it is refused.
+        return self.data.items[:self.recipe.evaluation.samples] if self.data.items else []
 
     @property
     def watched_items(self) -> list[Item]:
