@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests import kept_folders
 from tests.children import ForkedChild
@@ -117,6 +118,8 @@ Begun = tuple[Path, Path]
 
 def begin(recipe: Path, settings: Sequence[str]) -> Begun:
     """Train a run next to its recipe, which nothing disturbs, in this process."""
+    if "engine=torch" in settings:
+        torch.set_num_threads(1)  # as in the child that is killed; a module's fixture comes before the test's own limit
     return recipe, training.train(str(recipe), recipe.with_name("run"), settings).run
 
 
