@@ -247,14 +247,10 @@ def check_rules(names: Sequence[str]) -> None:
 
 def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool = False, question: str = ""
             ) -> Extraction:
-    """The answer by the first rule whose mark the text has.
+    """The answer of the expected kind by the first of the ``rules`` whose mark the text has; without rules by any.
 
-    Args:
-        text: the completion.
-        kind: what is expected.
-        rules: names of rules in order; empty: all of them.
-        truncated: the completion was cut off by the limit on new tokens, so that its very end is no answer.
-        question: the question, for its options.
+    ``truncated``: the completion was cut off by the limit on new tokens, so that its very end is no answer.
+    ``question``: for its options.
     """
     text = _DOUBLED.sub("", text)
     spoken = text_after_thinking(text, truncated=truncated, question=question)

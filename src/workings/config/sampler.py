@@ -38,24 +38,13 @@ class SamplerConfig(Section):
 
     @abstractmethod
     def memory(self, recipe: Any, shape: Any, device: Any) -> dict[str, int]:
-        """Bytes that it takes of the run's device, by part.
-
-        Args:
-            recipe: the whole recipe (`Recipe`).
-            shape: the model's shape (`ModelShape`).
-            device: the run's device (`DeviceFacts`).
-        """
+        """Bytes that it takes of the run's device, by part; of a `Recipe`, a `ModelShape` and `DeviceFacts`."""
 
     @abstractmethod
     def open(self, recipe: Any, engine: Any, weights: Path | None) -> Any:
-        """Opens the sampler of a run (`workings.engines.base.TaggedSampler`).
+        """Opens the sampler (`workings.engines.base.TaggedSampler`) of a run with this `Recipe` and `Engine`.
 
-        Args:
-            recipe: the whole recipe (`Recipe`).
-            engine: the run's engine, which has the adapters (`Engine`).
-            weights: folder of the weights; None for random ones.
-
-        Raises `RequestError` for a recipe that it does not support.
+        ``weights``: their folder; None for random ones. Raises `RequestError` for a recipe that it does not support.
         """
 
 

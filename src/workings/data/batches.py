@@ -56,14 +56,10 @@ class Batches:
 
     def __init__(self, rows: RowSet | PairRows, *, seed: int, rows_per_micro_batch: int, accumulation: int,
                  data_config: DataConfig) -> None:
-        """An epoch is planned when its first batch is asked for.
+        """An epoch is planned when its first batch is asked for; ``seed`` and the epoch's number decide its order.
 
-        Args:
-            rows: checked rows. The two rows of a pair are neighbours, in a bucket that holds the longer one.
-            seed: decides the order, together with the epoch's number.
-            rows_per_micro_batch: sequences in one micro batch over all data-parallel devices (B).
-            accumulation: micro batches summed before one update (A).
-            data_config: buckets and packing.
+        The two rows of a pair are neighbours, in a bucket that holds the longer one. ``rows_per_micro_batch`` (B) is
+        over all data-parallel devices; ``accumulation`` (A) is the number of micro batches of an update.
         """
         self._entries = rows
         if isinstance(rows, PairRows):
@@ -225,11 +221,8 @@ def make_batch(sequences: Sequence[Sequence[Row]], shape: tuple[int, int], lengt
 
     A row of tokens `5 6 7 8` with the mask `0 0 1 1` gives targets `0 7 8 0` and the mask `0 1 1 0`.
 
-    Args:
-        sequences: A x B sequences of rows, in order; an empty one becomes padding.
-        shape: (A, B).
-        length: S; every sequence's rows fit in it.
-        pad_id: token of the positions that are left.
+    ``sequences``: A x B sequences of rows, in order, each of at most ``length`` (S) tokens; an empty one becomes
+    padding. ``shape``: (A, B).
     """
     flat = (len(sequences), length)
     tokens = np.full(flat, pad_id, np.int32)

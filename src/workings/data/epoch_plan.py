@@ -157,14 +157,10 @@ class EpochPlan:
 
 
 def plan_packed(order: np.ndarray, lengths: np.ndarray, packing: str, capacity: int, size: int) -> EpochPlan:
-    """Plan an epoch whose rows are packed into sequences.
+    """Plan an epoch whose rows are packed into sequences of ``capacity`` positions, ``size`` sequences in a batch.
 
-    Args:
-        order: int64 ``[rows]``: row numbers in the epoch's order.
-        lengths: int64 ``[rows]``: tokens of each row, by its number.
-        packing: a name in `PACKINGS`.
-        capacity: positions of a sequence.
-        size: sequences of a batch.
+    ``order`` int64 ``[rows]``: row numbers in the epoch's order; ``lengths`` int64 ``[rows]``: tokens of each row, by
+    its number; ``packing``: a name in `PACKINGS`.
     """
     packed = PACKINGS[packing](lengths[order].tolist(), capacity)
     borders = np.zeros(len(packed) + 1, np.int64)

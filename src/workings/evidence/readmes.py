@@ -84,15 +84,11 @@ def command_again(request: Mapping[str, Any], manifest: RunManifest) -> str:
 
 def train_command(recipe: str, out: str, request: Mapping[str, Any], manifest: RunManifest, *,
                   move: Callable[[str], str], recipe_stays: bool = False) -> str:
-    """The command that trains a run again, typed in another folder.
+    """The command that trains a run again into ``out``, typed in another folder.
 
-    Args:
-        recipe: the recipe's name or file.
-        out: the new run's directory.
-        request: contents of `config/overrides.json` (`origin`, `base`, `overrides`, `files`); empty without that file.
-        manifest: the run's manifest.
-        move: changes the name of a file for the folder in which the command is typed.
-        recipe_stays: the recipe is read from its own path, so that files which no override names need no value.
+    ``request``: contents of `config/overrides.json` (`origin`, `base`, `overrides`, `files`); empty without that file.
+    ``move`` changes the name of a file for the folder in which the command is typed. If ``recipe_stays``, the recipe is
+    read from its own path, so that files which no override names need no value.
     """
     overrides = [str(word) for word in request.get("overrides", ())]
     named = {override.partition("=")[0] for override in overrides}
@@ -113,11 +109,8 @@ def pack_readme(version: str, units: Mapping[str, str], runs: Mapping[str, tuple
                 by_digest: bool) -> str:
     """Contents of a pack, and how to check it and to train its runs again.
 
-    Args:
-        version: version of this package.
-        units: roots of the runs, and of the evaluations in them, by path in the pack.
-        runs: manifest and `config/overrides.json` (empty if there is none) of each run, by path in the pack.
-        by_digest: whether the pack names files by digest.
+    ``units``: roots of the runs, and of the evaluations in them, by path in the pack; ``runs``: manifest and
+    `config/overrides.json` (empty if there is none) of each run, by path; ``by_digest``: whether files are named so.
     """
     lines = [
         "# What was trained, and how to check it", "",

@@ -39,18 +39,10 @@ class _Tensor:
 
 def write_gguf(folder: Path, file: Path, number_format: str, template: ChatTemplate, stop: StopTokens,
                name: str) -> None:
-    """Write the weights of ``folder`` with the tokenizer and the chat template of a run.
+    """Write ``file`` from a folder of weights in Hugging Face's format, with a run's tokenizer and chat template.
 
-    Args:
-        folder: has ``config.json`` and weights in safetensors.
-        file: GGUF file to write; the caller makes it atomic.
-        number_format: one of `TYPES`, or ``f32`` to compare.
-        template: the trained one, bound to its tokenizer.
-        stop: tokens that end an answer.
-        name: shown by programs that open the file.
-
-    Raises:
-        RequestError: GGUF or llama.cpp has no form for this model or tokenizer.
+    The caller makes the file atomic. ``number_format``: one of `TYPES`, or ``f32`` to compare; ``name``: shown by
+    programs that open the file. Raises `RequestError` if GGUF or llama.cpp has no form for this model or tokenizer.
     """
     import gguf
 

@@ -53,19 +53,11 @@ class KaggleFolders:
 
 def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user: str, on: str = "",
                  wheel: Path | None = None, smoke: bool = False) -> KaggleFolders:
-    """Make `out/notebook` and `out/dataset`.
+    """Make `out/notebook` and `out/dataset`. The overrides become part of the recipe in the notebook.
 
-    Args:
-        recipe: a file, or a shipped recipe's name.
-        out: folder to make.
-        overrides: ``key=value`` words; they become part of the recipe in the notebook.
-        user: name on Kaggle.
-        on: `v5e-8` or `t4x2`; by default what suits the recipe's device.
-        wheel: this package's; by default it is built from the checkout that this runs from.
-        smoke: run the same path with a tiny model on a CPU.
-
-    Raises:
-        RequestError: ``out`` exists, no wheel can be had, or data that the recipe names are above it.
+    ``user``: name on Kaggle; ``on``: `v5e-8` or `t4x2`, by default what suits the recipe's device; ``wheel``: this
+    package's, by default built from the checkout that this runs from; ``smoke``: run the same path with a tiny model on
+    a CPU. Raises `RequestError` if ``out`` exists, no wheel can be had, or data that the recipe names are above it.
     """
     if out.exists():
         raise RequestError(f"--out {out} already exists", "a folder that does not exist yet", "another --out")

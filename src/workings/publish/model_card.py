@@ -20,14 +20,10 @@ _COLUMNS = (("n", 1, ",.0f"), ("correct", 1, ",.0f"), ("mean", 100, ".1f"), ("ci
 
 def model_card(run_path: str, manifest: RunManifest, root: str, evaluations: Mapping[str, Mapping[str, Any]],
                metadata: Mapping[str, Any]) -> str:
-    """A run's card.
+    """The card of a run at ``run_path`` in the pack, with this root digest.
 
-    Args:
-        run_path: path of the run in the pack.
-        manifest: the run's manifest.
-        root: the run's root digest.
-        evaluations: by the unit's name, its `summary` and `config`.
-        metadata: what the Hub should read of library, base, licence and data.
+    ``evaluations``: the `summary` and `config` of each unit, by its name; ``metadata``: what the Hub should read of
+    library, base, licence and data.
     """
     scored = {name: each for name, each in sorted(evaluations.items())
               if isinstance(each["summary"], dict) and "overall" in each["summary"].get("scorecard", {})}

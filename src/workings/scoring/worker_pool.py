@@ -108,10 +108,8 @@ class Child:
 class Worker:
     """Keeps a process that scores, and replaces it if it hangs or dies. Use as a context manager.
 
-    Args:
-        job: what the process is for.
-        setting: the setting that names what the process loads, such as `scorer`; for errors.
-        value: the value of that setting, such as `mine.py:score`.
+    ``job``: what the process is for. Errors name the ``setting`` that says what the process loads, such as `scorer`,
+    and its ``value``, such as `mine.py:score`.
     """
 
     module: ClassVar[str] = "workings.scoring.worker"
@@ -189,8 +187,7 @@ class ScoringProcess(Worker):
     def judge(self, completions: Sequence[tuple[Item, str, bool]]) -> list[Judgement]:
         """A judgement for each completion; one that hangs or kills the process spoils no other.
 
-        Args:
-            completions: for each its item, its text, and whether it was cut off by the limit on new tokens.
+        A completion is its item, its text, and whether it was cut off by the limit on new tokens.
         """
         done: list[Judgement] = []
         alone = False

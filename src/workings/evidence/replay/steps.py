@@ -61,13 +61,9 @@ def run_controls(plan: ReplayPlan, other_order: BatchSource, other_start: Initia
                  tolerance: Tolerance, more: Mapping[str, tuple[str, BatchSource]]) -> dict[str, Facts]:
     """Run the controls of a replay, each until it is outside the tolerance or the steps end. Gives results by name.
 
-    Args:
-        plan: the correct replay.
-        other_order: batches of another seed.
-        other_start: another checkpoint.
-        other_seed_start: initial state of another seed; the correct one if a checkpoint decides.
-        tolerance: the tolerance of the replay.
-        more: further controls by name: description and batches.
+    ``plan``: the correct replay; ``other_order``: batches of another seed; ``other_start``: another checkpoint;
+    ``other_seed_start``: initial state of another seed, or the correct one if a checkpoint decides; ``more``:
+    description and batches of further controls, by name.
     """
     controls = {
         "seed": ("the data of another seed", replace(plan, source=other_order, start=other_seed_start)),
