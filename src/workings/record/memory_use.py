@@ -80,23 +80,18 @@ def memory_use(plan: Mapping[str, Any], measured: Mapping[str, Any],
         _require_bytes(METRICS, line, ["memory_bytes"])
         peak, source = line["memory_bytes"], line.get("memory_source")
     before: int | None = measured.get("resident_before_bytes")
-    if before is None:
+    if before is None:  # the device counted
         taken = held = peak
+    elif line is not None and source == PROCESS_PEAK:  # during a run: the peak of the process so far
+        taken, held = growth(line["memory_bytes"], before, measured.get("peak_before_bytes", peak)), peak
     else:
-        taken = _process_growth(measured, before, peak if line is not None and source == PROCESS_PEAK else None)
-        # If the source is no peak of the process, add its initial memory and its growth.
-        held = before + taken if source != PROCESS_PEAK and taken is not None else peak
+        grown = measured.get("growth_bytes")
+        taken = grown if isinstance(grown, int) else None
+        # Another source has no count of the whole process.
+        held = peak if source == PROCESS_PEAK or taken is None else before + taken
     return MemoryUse(
         planned_bytes=plan["peak_bytes"], planned_source=str(plan.get("source")), limit_bytes=plan["limit_bytes"],
         taken_bytes=taken, device_counts=before is None, held_bytes=held, resident_before_bytes=before or 0)
-
-
-def _process_growth(measured: Mapping[str, Any], before: int, peak_so_far: int | None) -> int | None:
-    """Bytes that the process grew by; ``peak_so_far``: during the run, its peak if that is known."""
-    if peak_so_far is not None:
-        return growth(peak_so_far, before, measured.get("peak_before_bytes", peak_so_far))
-    grown = measured.get("growth_bytes")
-    return grown if isinstance(grown, int) else None
 
 
 def _require_bytes(file: str, values: Mapping[str, Any], names: list[str]) -> None:

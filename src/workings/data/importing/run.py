@@ -142,9 +142,12 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest) -> I
     # A folder next to the result: the system's temporary folder may be small or in memory.
     with (storage(out, "write"), atomic.together(out, items, left_out, rejects),
           TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder):
+        def write_both(good: BinaryIO) -> None:
+            atomic.write_with(rejects, lambda bad: importer.run(good, bad))
+
         everything = Path(folder, "everything.jsonl")
-        # The rejects are written first, so that a result never lacks them.
-        atomic.write_with(everything, lambda good: atomic.write_with(rejects, lambda bad: importer.run(good, bad)))
+        # The file of the rejects is complete first, so that a result never lacks them.
+        atomic.write_with(everything, write_both)
         if not result.reasons:
             rejects.unlink()
         if result.written and request.hold_out:
