@@ -33,7 +33,7 @@ def answer() -> None:
     from workings.inputs.resolve import find_shape, find_weights
 
     torch.set_num_threads(1)
-    loaded = load_recipe("smollm2-135m-cpu", ["engine=torch", "mesh.fsdp=2"])
+    loaded = load_recipe("smollm2-135m-cpu", ["engine=torch", "mesh.fsdp=2", "precision.compute=fp32"])
     folder = find_weights(loaded).folder
     engine = TorchEngine.open(EngineRequest.of(loaded.recipe, find_shape(loaded), weights=folder))
     state = engine.load(folder)
