@@ -102,8 +102,22 @@ def test_devices_gather_weights_for_every_new_token():
     found = [generation_seconds(request, GenerationShape(8, 1, new), v5e, MeshShape(8, 1), 0.0) for new in (1, 11)]
     each = (layers + outer / 8) / 819e9 + layers * 7 / 8 / 200e9
     assert found[1] - found[0] == pytest.approx(10 * each / 0.5)
+    once = [generation_seconds(request, GenerationShape(8, 1, new), v5e, MeshShape(8, 1), 0.0, gathers_once=True)
+            for new in (1, 11)]
+    assert once[0] == found[0]
+    assert once[1] - once[0] == pytest.approx(10 * (layers + outer / 8) / 819e9 / 0.5)
     alone = generation_seconds(request, GenerationShape(8, 1, 1), v5e, MeshShape(1, 1), 0.0)
     assert alone == pytest.approx((layers + outer) / 819e9 / 0.5)
+
+
+def test_pytorch_gathers_once_what_fits_a_card():
+    asked = rewarded(precision=BF16)
+    run = planned_run(asked, "t4x2", request=EngineRequest.of(asked, shape()), fsdp=2)
+    of_torch = replace(run, process_per_device=True)
+    small = replace(of_torch, target=replace(run.target, usable_gib=1e-6))
+    jax, torch, too_small = (estimate_run_time(each, 0.5, items=0).rollout_sampling_seconds
+                             for each in (run, of_torch, small))
+    assert torch < jax == too_small
 
 
 MANY = ["algorithm={name: grpo, group: 8, max_new_tokens: 8192, updates: 16}", "data.max_length=8448",
