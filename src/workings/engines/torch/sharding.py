@@ -74,6 +74,13 @@ class ProcessMesh:
         """Sum of a number over all processes."""
         return int(self.sum(torch.tensor(count, device=device))) if self.processes > 1 else count
 
+    def least(self, number: int, device: torch.device) -> int:
+        """The smallest of all processes' numbers, so that they decide alike."""
+        least = torch.tensor(number, device=device)
+        if self.processes > 1:
+            dist.all_reduce(least, dist.ReduceOp.MIN)
+        return int(least)
+
     def joined(self, x: Tensor) -> Tensor:
         """``[processes * N, ...]``: the tensors ``[N, ...]`` of all processes in their order."""
         if self.processes == 1:

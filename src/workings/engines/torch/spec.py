@@ -28,7 +28,7 @@ class TorchSpec:
     on_card: bool
     """Whether a CUDA GPU computes the step. A trace of such a step has the CPU as its ``device``."""
     device_bytes: int
-    """Memory of the device, or of the GPU that is traced."""
+    """Memory of the smallest of all processes' devices, or of the GPU that is traced."""
     mesh: ProcessMesh
     attention: str
     """A key of `attention.FUNCTIONS`."""
@@ -70,7 +70,7 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
     return TorchSpec(
         request=request, device=device, on_card=device.type == "cuda", mesh=mesh,
         # Processes on a CPU share its memory.
-        device_bytes=memory_limit(device)[0] // (1 if device.type == "cuda" else mesh.processes),
+        device_bytes=mesh.least(memory_limit(device)[0] // (1 if device.type == "cuda" else mesh.processes), device),
         attention=choose(memory.attention, device.type, shape.attention_softcap),
         group_by_length=(saves and device.type == "cpu" and isinstance(objective, OfCompletions)
                          and objective.rows_may_move),
