@@ -50,7 +50,8 @@ def request_error(wrong: Any, program: Any, typed: Sequence[str]) -> RequestErro
     message = wrong.format_message().replace("Value error, ", "")
     parameter = getattr(wrong, "param", None) or next((each for each in command.params if option in each.opts), None)
     expected = _lowered(getattr(parameter, "help", "")) or f"what `{help_command}` lists"
-    if not hasattr(wrong, "param_type") or parameter is None:  # a wrong value
+    is_missing = hasattr(wrong, "param_type")  # otherwise its value is wrong
+    if not is_missing or parameter is None:
         return RequestError(_lowered(message), expected, help_command)
     choices = re.findall(r"[\w.-]+", message.partition("Choose from:")[2])
     listed = f": {', '.join(choices)}" if choices else ""

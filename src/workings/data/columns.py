@@ -181,8 +181,8 @@ def learned_mark(record: Mapping[str, Any], where: str, *, is_record: bool = Fal
     for key in MARKS:
         value = record.get(key)
         # In a record most of these keys may also be other numbers, such as a weight of the whole data set.
-        may_be_other = is_record and key not in _MARKS_OF_RECORDS
-        if value is None or (may_be_other and not (value in (0, "false") or isinstance(value, list))):
+        has_another_meaning = is_record and key not in _MARKS_OF_RECORDS and value not in (0, "false")
+        if value is None or (has_another_meaning and not isinstance(value, list)):
             continue
         given = f"{where} is marked `{key}: {str(value)[:40]}`"
         if isinstance(value, list) and not key.endswith("_detail"):

@@ -240,7 +240,7 @@ def llamafactory(record: Record) -> Parts:
 def kto(record: Record) -> Parts:
     """A verdict: a completion in any of the forms of TRL and LLaMA-Factory, and whether it is correct."""
     present = [tag for tag in VERDICT_KEYS if tag in record]
-    # Null counts as missing next to the other key; alone it has a message of its own.
+    # If one of two keys is null, the other one counts. A single key that is null has its own message.
     tags = [tag for tag in present if record[tag] is not None] or present
     if len(tags) != 1:
         raise ValueError(f"one of `label` and `kto_tag` was expected; the record has {fields.keys_of(record)}")
