@@ -5,6 +5,7 @@ Prints one JSON object. Usage: python -m tests.engines.eight_devices CASE DIR
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ from tests.engines.tiny import random_batch, request, tiny_shape, with_signals, 
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig
 from workings.engines import prefill
+from workings.engines.base import GenerationShape
 from workings.engines.jax import checkpoint, embedding, feed_forward
+from workings.engines.jax.aot_compile import lower_generation
 from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.generate import Generator
 from workings.models.batch import Batch
 from workings.objectives.policy_gradient import PolicyGradient
 from workings.objectives.top_tokens import TopTokens
@@ -136,6 +140,11 @@ def generation() -> dict:
         # Read once for eight completions by one device, for two and for four of them by several.
         drawn = e.sample(state, [p for p in prompts for _ in range(8)], temperature=1.0, seeds=range(24), **asked)
         found[mesh] = [c.tokens for c in [*e.generate(state, prompts, **asked), *drawn]]
+        for way, memory in {"once": e.spec.device_bytes, "every token": 0}.items() if mesh == "4x2" else ():
+            spec = replace(e.spec, device_bytes=memory)
+            found[way] = [c.tokens for c in Generator(spec).answer(state["params"], prompts, 6, [])]
+            found[f"{way}, text"] = lower_generation(spec, e.abstract_state, e.shardings, GenerationShape(8, 12, 6),
+                                                     drawn=0).compile().as_text()
     return found
 
 

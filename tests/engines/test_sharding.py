@@ -82,8 +82,14 @@ def test_copies_of_the_parameters_train_like_one(case: str, run_forked, tmp_path
 
 
 def test_greedy_and_drawn_text_is_the_same_on_a_mesh(run_forked, tmp_path: Path) -> None:
+    """Devices that have memory for whole layers gather seven stacks once. Others gather seven weights in a layer."""
     found = ask(run_forked, "generation", tmp_path)
     assert found["4x2"] == found["1"]
+    assert found["every token"] == found["once"] == found["1"][:3]
+    of_layers = {way: len(re.findall(r"= f32\[[\d,]+\]\S* all-gather\(.*/while/body/while/body/", found[f"{way}, text"]))
+                 for way in ("once", "every token")}
+    assert of_layers == {"once": 0, "every token": 7}
+    assert len(re.findall(r"= f32\[3,\d+,\d+\]\S* all-gather\(", found["once, text"])) == 7
 
 
 def test_the_compiled_module_holds_no_unsplit_batch_and_no_whole_embedding(run_forked, tmp_path: Path) -> None:

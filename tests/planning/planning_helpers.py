@@ -41,7 +41,6 @@ def rewarded(**changes) -> Recipe:
 def planned_run(asked: Recipe, target: str, *, request: EngineRequest | None = None, fsdp: int = 1,
             step: tuple[int, int, int] | None = None) -> PlannedRun:
     """A run without the checks of `PlannedRun.on_target`, with another request or batch of its step if given."""
-    programs = programs_of(asked, fsdp)
+    programs = programs_of(asked, fsdp) | ({} if step is None else {"step": BatchShape(*step)})
     return PlannedRun(recipe=asked, request=request or request_of(asked), target=find_target(target),
-                      mesh=MeshShape(fsdp, 1), programs=programs if step is None else programs | {
-                          "step": BatchShape(*step)})
+                      mesh=MeshShape(fsdp, 1), programs=programs, device_bytes=find_target(target).memory_bytes)

@@ -88,7 +88,7 @@ def test_drawing_and_updating_by_hand():
     twice, of_64 = timed(thin, fsdp=64), programs_of(thin, 64)
     assert (of_64["drawing"][0], twice.rollouts) == (128, 100)
     one = generation_seconds(request, of_64["drawing"], l4, MeshShape(64, 1),
-                             0.5 / step_operations(request, of_64["step"]), read=64)
+                             0.5 / step_operations(request, of_64["step"]), read=64, gathers_once=True)
     assert twice.rollout_sampling_seconds == pytest.approx(4 * one), "512 completions, 128 at a time"
     plain = timed(recipe(precision=BF16))
     assert plain.rollouts == 0
@@ -110,14 +110,12 @@ def test_devices_gather_weights_for_every_new_token():
     assert alone == pytest.approx((layers + outer) / 819e9 / 0.5)
 
 
-def test_pytorch_gathers_once_what_fits_a_card():
+def test_devices_gather_once_what_fits_them():
     asked = rewarded(precision=BF16)
     run = planned_run(asked, "t4x2", request=EngineRequest.of(asked, shape()), fsdp=2)
-    of_torch = replace(run, process_per_device=True)
-    small = replace(of_torch, target=replace(run.target, usable_gib=1e-6))
-    jax, torch, too_small = (estimate_run_time(each, 0.5, items=0).rollout_sampling_seconds
-                             for each in (run, of_torch, small))
-    assert torch < jax == too_small
+    once, every_token = (estimate_run_time(replace(run, device_bytes=memory), 0.5, items=0).rollout_sampling_seconds
+                         for memory in (run.target.memory_bytes, 1000))
+    assert once < every_token
 
 
 MANY = ["algorithm={name: grpo, group: 8, max_new_tokens: 8192, updates: 16}", "data.max_length=8448",

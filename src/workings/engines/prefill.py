@@ -28,6 +28,12 @@ def prompts_at_a_time(shape: ModelShape, length: int, bytes_a_number: int) -> in
     return max(1, LARGEST_ACTIVATION // max(1, length * widest * bytes_a_number))
 
 
+def cached_numbers(shape: ModelShape) -> int:
+    """Numbers of the keys and values of one token in all layers that have their own."""
+    return sum(2 * shape.kv_heads_of(layer) * shape.head_dim_of(layer)
+               for layer in range(shape.layers) if not shape.shares_keys(layer))
+
+
 def keeps_gathered_layers(*, state_bytes: int, gathered_bytes: int, cache_bytes: int, device_bytes: int) -> bool:
     """Whether devices that split a model keep its layers whole while they write completions.
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from workings.config.recipe import Recipe
 from workings.engines.base import Inspection, Inspections, MeshShape, NotInspected, PlanningEngine, ProgramName
-from workings.engines.hardware_probe import cpu_memory
 from workings.engines.registry import find_engine, find_planning_engine, planning_engines
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
@@ -26,7 +25,7 @@ from workings.planning.forward_memory import forward_program_parts
 from workings.planning.further_memory import next_to_sampler, sampler_parts, with_frozen_models
 from workings.planning.inspection_cache import inspect_programs
 from workings.planning.memory_formulas import FORMULA_VERSIONS, exact_parts, host_parts
-from workings.planning.planned_run import PlannedRun, longest_batch
+from workings.planning.planned_run import PlannedRun, longest_batch, target_memory_limit
 from workings.planning.run_time import RunTime, step_seconds
 from workings.planning.step_memory import largest_phase_parts
 from workings.planning.verdict import Verdict, memory_verdict, verdict_remarks
@@ -131,13 +130,6 @@ def _inspect_or_estimate(engine: PlanningEngine | None, run: PlannedRun) -> Insp
             why_estimated = str(error)
     # Compiled and estimated peaks are never mixed: they cannot be compared.
     return {name: estimate(run, name, why_estimated) for name in run.programs}
-
-
-def target_memory_limit(target: Target, engine: PlanningEngine | None) -> tuple[int, str]:
-    """Bytes of one device that a run may use, and the source of the number; ``engine``: None if it cannot plan."""
-    if target.platform == "cpu":
-        return cpu_memory()
-    return engine.usable_memory(target) if engine is not None else (target.memory_bytes, target.memory_source)
 
 
 def target_device(target: Target, inspection: Inspection, mesh: MeshShape, engine: PlanningEngine | None

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from workings.config.recipe import Recipe
 from workings.engines import base
+from workings.engines.hardware_probe import cpu_memory
 from workings.engines.prefill import MAX_PROMPTS
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
@@ -22,8 +23,8 @@ class PlannedRun:
     mesh: base.MeshShape
     programs: base.ProgramShapes
     """All programs of the run, each with its largest shape over all devices."""
-    process_per_device: bool = False
-    """Whether the engine runs one process per device, as PyTorch does."""
+    device_bytes: int
+    """Memory of one device that the run may use."""
 
     @classmethod
     def on_target(cls, recipe: Recipe, shape: ModelShape, target: Target,
@@ -35,9 +36,9 @@ class PlannedRun:
         split_frozen = engine is None or engine.splits_frozen
         request = replace(engine_request(recipe, shape, target), split_frozen=split_frozen)
         mesh = mesh_of(recipe, target)
-        process_per_device = getattr(engine, "process_per_device", False)
-        processes = mesh.row_devices if process_per_device else 1
-        return cls(recipe=recipe, request=request, target=target, mesh=mesh, process_per_device=process_per_device,
+        processes = mesh.row_devices if getattr(engine, "process_per_device", False) else 1
+        return cls(recipe=recipe, request=request, target=target, mesh=mesh,
+                   device_bytes=target_memory_limit(target, engine)[0],
                    programs=programs_of(recipe, mesh.row_devices, MAX_PROMPTS * processes))
 
     @property
@@ -48,6 +49,13 @@ class PlannedRun:
     def largest_shape(self, program: base.ProgramName) -> base.ProgramShape:
         """The largest shape of a program; a teacher reads the batches of the step."""
         return self.step if program == "teacher" else self.programs[program]
+
+
+def target_memory_limit(target: Target, engine: base.PlanningEngine | None) -> tuple[int, str]:
+    """Bytes of one device that a run may use, and the source of the number; ``engine``: None if it cannot plan."""
+    if target.platform == "cpu":
+        return cpu_memory()
+    return engine.usable_memory(target) if engine is not None else (target.memory_bytes, target.memory_source)
 
 
 def mesh_of(recipe: Recipe, target: Target) -> base.MeshShape:

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 from workings.config.method import FULL
 from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, GenerationShape, MeshShape, ProgramName, ProgramShape
-from workings.engines.prefill import keeps_gathered_layers
+from workings.engines.prefill import cached_numbers, keeps_gathered_layers
 from workings.hardware.catalog import Target
 from workings.models.batch import BatchShape
 from workings.models.family import PER_LAYER_EMBEDDING
 from workings.models.operations import attention_operations, outer_weights_met, weights_met, weights_read
 from workings.planning import memory_formulas
-from workings.planning.forward_memory import kv_cache_elements, prompts_to_read
+from workings.planning.forward_memory import prompts_to_read
 from workings.planning.planned_run import PlannedRun
 from workings.record.number_text import duration, percent
 from workings.ways.parts.rollout_batch import rollout_way
@@ -222,11 +222,11 @@ def _gathers_once(run: PlannedRun, program: ProgramName) -> bool:
     request, (fsdp, tp), shape = run.request, run.mesh.of_a_copy, run.programs[program]
     assert isinstance(shape, GenerationShape)  # both programs that write answers have one
     rows, length = -(-shape.prompts // run.mesh.row_devices), shape.prompt_tokens + shape.new_tokens
-    cache = rows * kv_cache_elements(request.shape, length) * BYTES_OF_FORMAT[request.precision.activations]
-    return run.process_per_device and keeps_gathered_layers(
+    cache = rows * length * cached_numbers(request.shape) * BYTES_OF_FORMAT[request.precision.activations]
+    return keeps_gathered_layers(
         state_bytes=sum(memory_formulas.state_parts(request, fsdp, tp).values()),
         gathered_bytes=memory_formulas.weight_bytes(request, 1, tp), cache_bytes=cache,
-        device_bytes=run.target.memory_bytes)
+        device_bytes=run.device_bytes)
 
 
 def generation_seconds(request: EngineRequest, prompts: ProgramShape, target: Target, mesh: MeshShape,

@@ -20,7 +20,8 @@ from workings.ways.parts.teacher import teacher_model
 def plan_here(prepared: TrainSetup) -> Plan:
     """The plan of the compiled step: verdict, parts and the largest of them."""
     run = PlannedRun(recipe=prepared.loaded.recipe, request=prepared.request, target=target_here(prepared.device),
-                     mesh=MeshShape.of(prepared.device.mesh), programs={"step": prepared.longest_batch})
+                     mesh=MeshShape.of(prepared.device.mesh), programs={"step": prepared.longest_batch},
+                     device_bytes=prepared.device.memory_limit_bytes)
     plan = plan_from_inspection(run, prepared.inspection, prepared.device, program=prepared.program)
     return replace(plan, verdict=prepared.verdict, batch=prepared.longest_batch)
 

@@ -16,8 +16,8 @@ from workings.inputs.datasets import ADDITION, ADDITION_ITEMS, ADDITION_TRACES
 from workings.inputs.resolve import find_shape
 from workings.models.shape import ModelShape
 from workings.planning.calibration import LEAST_OPERATIONS, calibrated_throughput
-from workings.planning.plan import Plan, target_memory_limit
-from workings.planning.planned_run import PlannedRun, engine_request, mesh_of
+from workings.planning.plan import Plan
+from workings.planning.planned_run import PlannedRun, engine_request, mesh_of, target_memory_limit
 from workings.planning.run_time import Throughput, estimate_run_time, step_operations, step_seconds
 from workings.planning.search import estimated_programs, plan_with_nearest, with_counted_steps
 from workings.record.number_text import duration

@@ -113,7 +113,8 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     longest = training_data.longest()
     with slow_operation("compiling the step"):
         planned = PlannedRun(recipe=loaded.recipe, request=request, target=target_here(device),
-                             mesh=MeshShape.of(device.mesh), programs={"step": longest.shape})
+                             mesh=MeshShape.of(device.mesh), programs={"step": longest.shape},
+                             device_bytes=device.memory_limit_bytes)
         inspections = with_frozen_models(planned, {"step": engine.inspect(longest)},
                                          training_data.teacher, lambda teacher: estimate(teacher, "log_probs"))
     # A compiler that refuses the step reports its limit.

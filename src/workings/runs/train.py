@@ -129,7 +129,7 @@ def _agree(processes: ProcessGroup, setup: TrainSetup) -> list[dict[str, Any]]:
 
 
 def refuse_sampling_over_hosts(recipe: Recipe, mesh: Mapping[str, int], hosts: Sequence[str]) -> None:
-    """Raises `RequestError` for rollouts of a model that is split over hosts: each token would gather all weights.
+    """Raises `RequestError` for rollouts of a model that is split over hosts: answers would gather all weights.
 
     ``hosts``: name of each process's host. The processes of a copy of the model follow each other: with two copies,
     processes 0 and 1 of 4 hold the first one.
@@ -141,7 +141,7 @@ def refuse_sampling_over_hosts(recipe: Recipe, mesh: Mapping[str, int], hosts: S
         other = f"sampler.name={' or '.join(map(choice_name, samplers()))}"
         raise RequestError(f"algorithm.name: {recipe.algorithm.name} would sample from a model that is split over "
                            f"{number} hosts",
-                           "a sampler of its own, or a copy of the model on each host: for each new token all weights "
+                           "a sampler of its own, or a copy of the model on each host: to write answers, all weights "
                            "would go over the network", f"{other}, or mesh.replicate={number}")
 
 

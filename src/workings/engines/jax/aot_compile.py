@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from math import prod
 from typing import Any, NamedTuple
 
 import jax
@@ -28,6 +27,7 @@ from workings.engines.jax.spec import (
     abstract_state,
     batch_shapes,
     build_spec,
+    bytes_on_device,
     forward_program,
     lower_step,
     state_shardings,
@@ -92,7 +92,7 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
         return {"absent": f"the package {missing.name}, whose compiler needs no {platform.upper()}"}
     request = EngineRequest.from_json(ask["request"])
     layout = make_layout(_devices(ask["target"]), request.mesh)
-    spec = build_spec(request, layout, platform)
+    spec = build_spec(request, layout, platform, ask["target"].get("memory_bytes", 0))
     state = abstract_state(spec)
     shardings = state_shardings(spec, state)
     start = time.monotonic()
@@ -152,7 +152,7 @@ def target_config(card: Mapping[str, Any]) -> str:
 def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any], shardings: dict[str, Any]) -> LoweredProgram:
     """The program that is asked for."""
     program, size = ask["program"], program_shape(ask["program"], ask["batch"])
-    waiting = _bytes(state, shardings) - _bytes(state["params"], shardings["params"])
+    waiting = bytes_on_device(state, shardings) - bytes_on_device(state["params"], shardings["params"])
     if isinstance(size, GenerationShape):
         drawn = ask["request"]["completions_of_a_prompt"] if program == "drawing" else 0
         lowered = lower_generation(spec, state, shardings, size, drawn=drawn)
@@ -160,7 +160,7 @@ def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any], shardi
         # Prompts are int32. Lengths, seeds and stop tokens are a few bytes per row and are left out.
         return LoweredProgram(lowered, waiting, 4 * padded.prompts * padded.prompt_tokens)
     arrays = batch_shapes(size, spec.objective.signals if program == "step" else ())
-    batch = _bytes(arrays, dict.fromkeys(arrays, spec.layout.batch()))
+    batch = bytes_on_device(arrays, dict.fromkeys(arrays, spec.layout.batch()))
     if program == "step":
         return LoweredProgram(lower_step(spec, state, shardings, size), 0, batch)
     objective, forward = spec.objective, FORWARD[program]
@@ -171,19 +171,12 @@ def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any], shardi
     return LoweredProgram(lowered, waiting, batch)
 
 
-def _bytes(tree: Any, shardings: Any) -> int:
-    """Bytes of a tree of arrays on one device."""
-    def local(x: Any, sharding: Any) -> int:
-        return int(prod(sharding.shard_shape(x.shape)) * x.dtype.itemsize)
-
-    return sum(map(local, jax.tree.leaves(tree), jax.tree.leaves(shardings)))
-
-
 def exact_bytes(state: dict[str, Any], shardings: dict[str, Any]) -> dict[str, int]:
     """Bytes per device of the parts of the state, from shapes and shardings."""
-    slots = {slot: _bytes(tree, shardings["moments"][slot]) for slot, tree in state["moments"].items()}
+    slots = {slot: bytes_on_device(tree, shardings["moments"][slot]) for slot, tree in state["moments"].items()}
     master = {"master weights": slots.pop(MASTER)} if MASTER in slots else {}
-    return {"parameters": _bytes(state["params"], shardings["params"]), "moments": sum(slots.values())} | master
+    parameters = bytes_on_device(state["params"], shardings["params"])
+    return {"parameters": parameters, "moments": sum(slots.values())} | master
 
 
 if __name__ == "__main__":

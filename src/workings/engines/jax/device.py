@@ -5,7 +5,7 @@
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.extend
 import numpy as np
+from jax.experimental import multihost_utils
 
 from workings.engines.hardware_probe import accelerators, cpu_features, cpu_memory
 from workings.engines.import_warnings import without_noise
@@ -97,6 +98,14 @@ def memory_limit(device: jax.Device) -> tuple[int, str]:
     if "bytes_limit" in stats:
         return int(stats["bytes_limit"]), "device (memory_stats)"
     return cpu_memory()
+
+
+def smallest_memory(own: Sequence[jax.Device]) -> int:
+    """Bytes of the smallest device of all processes that a run may use; ``own``: devices of this process."""
+    limit = min(memory_limit(device)[0] for device in own)
+    # Devices that a CPU simulates share its memory.
+    mebibytes = np.int32((limit // len(own) if own[0].platform == "cpu" else limit) >> 20)
+    return int(multihost_utils.process_allgather(mebibytes).min()) << 20
 
 
 def coarser_products(platform: str, compute: str) -> list[str]:

@@ -37,7 +37,7 @@ class JaxEngine(JaxPlanning):
         self.request = request
         self.devices = devices
         self.layout = make_layout(devices.devices, request.mesh)
-        self.spec = spec.build_spec(request, self.layout, devices.platform)
+        self.spec = spec.build_spec(request, self.layout, devices.platform, device.smallest_memory(self._own()))
         # Shapes only, so that programs can be compiled before any array is allocated.
         self.abstract_state = spec.abstract_state(self.spec)
         self.shardings = spec.state_shardings(self.spec, self.abstract_state)

@@ -24,8 +24,17 @@ from workings.engines.jax.flash_attention import LANES
 from workings.engines.jax.layers import KeysValues, Layer, LayerScan
 from workings.engines.jax.params_tree import Params
 from workings.engines.jax.sharding import FSDP, TP, Layout, P
+from workings.engines.jax.spec import abstract_state, bytes_on_device, state_shardings
 from workings.engines.jax.step import StepSpec
-from workings.engines.prefill import MAX_PROMPTS, check_prompts, check_sampling, copies_of_each, prompts_at_a_time
+from workings.engines.prefill import (
+    MAX_PROMPTS,
+    cached_numbers,
+    check_prompts,
+    check_sampling,
+    copies_of_each,
+    keeps_gathered_layers,
+    prompts_at_a_time,
+)
 from workings.models.family import EMBEDDING
 
 MIN_LENGTH = 16
@@ -232,6 +241,22 @@ def _draw(spec: StepSpec, temperature: jax.Array, seeds: jax.Array, params: Para
     return GeneratedTokens(token, jnp.sum(jnp.where(hit, scaled, 0.0), -1) - jax.nn.logsumexp(scaled, -1))
 
 
+def gathered_once(spec: StepSpec, params: Params, rows: int, length: int) -> Params:
+    """The parameters with their layers gathered over ``fsdp`` for a whole batch, if they fit; otherwise as they are.
+
+    ``rows``: of one device; ``length``: of the longest prompt with its completion.
+    """
+    if spec.layout.shape.fsdp == 1:
+        return params
+    state, layers = abstract_state(spec), spec.layout.gathered_layers(params["layers"])
+    fits = keeps_gathered_layers(
+        state_bytes=bytes_on_device(state, state_shardings(spec, state)),
+        gathered_bytes=bytes_on_device(params["layers"], layers),
+        cache_bytes=rows * length * cached_numbers(spec.shape) * jnp.dtype(spec.compute_dtype).itemsize,
+        device_bytes=spec.device_bytes)
+    return {**params, "layers": jax.lax.with_sharding_constraint(params["layers"], layers)} if fits else params
+
+
 def generate(spec: StepSpec, capacity: int, sampled: bool, params: Params, tokens: jax.Array, lengths: jax.Array,
              limit: jax.Array, stop_ids: jax.Array, real: jax.Array, temperature: jax.Array,
              seeds: jax.Array) -> GeneratedTokens:
@@ -239,6 +264,7 @@ def generate(spec: StepSpec, capacity: int, sampled: bool, params: Params, token
 
     Arguments as in `start_decoding`; ``temperature`` and ``seeds`` ``[B]`` are used only if tokens are ``sampled``.
     """
+    params = gathered_once(spec, params, lengths.shape[0] // spec.layout.shape.row_devices, tokens.shape[1] + capacity)
     pick: PickToken = partial(_draw, spec, temperature, seeds) if sampled else partial(_pick_greedy, spec)
     start = start_decoding(spec, capacity, pick, params, tokens, lengths, real)
     return decode_until(spec, pick, params, lengths, limit, stop_ids, start).written

@@ -39,7 +39,7 @@ class JaxPlanning:
         # XLA needs a full description of a GPU that is absent.
         if target.platform == "gpu" and not target.gpu_config:
             raise base.NotInspected
-        machine, notes = compile_target(target), _notes(target)
+        machine, notes = cls._machine(target), _notes(target)
 
         def inspect(name: base.ProgramName) -> base.Inspection:
             return replace(compile_for(request, programs[name], machine, program=name), notes=notes)
@@ -58,11 +58,15 @@ class JaxPlanning:
         """The machine's description for the compiler, its versions and flags, and this engine's source."""
         # A GPU without a description is never compiled for, so its name is enough.
         known = target.platform != "gpu" or target.gpu_config
-        return {"machine": compile_target(target) if known else target.name,
+        return {"machine": cls._machine(target) if known else target.name,
                 "versions": library_versions(("jax", "jaxlib", *PACKAGES[target.platform])),
                 "engine": source_digest("workings.engines.jax", "workings.models", "workings.objectives",
                                         modules_of="workings.engines"),
                 "flags": {name: os.environ[name] for name in FLAGS if name in os.environ}}
+
+    @classmethod
+    def _machine(cls, target: Target) -> Mapping[str, Any]:
+        return {**compile_target(target), "memory_bytes": cls.usable_memory(target)[0]}
 
     @classmethod
     def usable_memory(cls, target: Target) -> tuple[int, str]:

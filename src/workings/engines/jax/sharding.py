@@ -120,8 +120,16 @@ class Layout:
 
     def without_fsdp(self, name: str, x: jax.Array) -> jax.Array:
         """A parameter gathered over ``fsdp`` and still split over ``tp``."""
-        names = (axis if isinstance(axis, tuple) else (axis,) for axis in self.spec(name, x.shape))
-        return self.constrain(x, *(TP if TP in axis else None for axis in names))
+        return self.constrain(x, *self._spec_without_fsdp(name, x.shape))
+
+    def _spec_without_fsdp(self, name: str, size: tuple[int, ...]) -> PartitionSpec:
+        names = (axis if isinstance(axis, tuple) else (axis,) for axis in self.spec(name, size))
+        return P(*(TP if TP in axis else None for axis in names))
+
+    def gathered_layers(self, stacks: dict[str, Any]) -> dict[str, NamedSharding]:
+        """Shardings of stacked layers (names without ``layers.``) that are gathered over ``fsdp``."""
+        return {name: self.sharding(None, *self._spec_without_fsdp(layer_tensor(name), x.shape[1:]))
+                for name, x in stacks.items()}
 
     def params(self, arrays: dict[str, Any]) -> dict[str, NamedSharding]:
         """Shardings of parameters by flat name."""

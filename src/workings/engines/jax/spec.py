@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 
 from workings.engines.base import EngineRequest
 from workings.engines.jax import nf4
@@ -28,8 +30,8 @@ from workings.models.shape import ModelShape
 DTYPES = {"fp32": jnp.float32, "bf16": jnp.bfloat16}
 
 
-def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpec:
-    """The step of a request. Raises `RequestError` for features that this engine does not have."""
+def build_spec(request: EngineRequest, layout: Layout, platform: str, device_bytes: int = 0) -> StepSpec:
+    """The step of a request; ``device_bytes`` as in `StepSpec`. Raises `RequestError` for features it does not have."""
     precision, memory = request.precision, request.memory
     refuse(jax_refusals(request))
     lora = make_lora(request.method, request.shape, layout.shape.tp)
@@ -40,7 +42,8 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
         compute_dtype=DTYPES[precision.compute], rounding=precision.rounding, seed=request.seed,
         optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=request.objective, lora=lora,
         # Several devices of one CPU simulate a mesh, so they run the program of the mesh.
-        at_loss_positions=platform == "cpu" and layout.shape.devices == 1 and memory.cpu_optimizations)
+        at_loss_positions=platform == "cpu" and layout.shape.devices == 1 and memory.cpu_optimizations,
+        device_bytes=device_bytes)
 
 
 def _attention(asked: str, shape: ModelShape, layout: Layout, platform: str) -> Attention:
@@ -88,6 +91,14 @@ def state_shardings(spec: StepSpec, abstract: dict[str, Any]) -> dict[str, Any]:
                       else spec.optimizer.moment_sharding(slot, name, shardings[name]) for name in tree}
                for slot, tree in abstract["moments"].items()}
     return {"params": unflatten_params(shardings), "moments": moments, "step": spec.layout.sharding()}
+
+
+def bytes_on_device(tree: Any, shardings: Any) -> int:
+    """Bytes of a tree of arrays on one device."""
+    def local(x: Any, sharding: NamedSharding) -> int:
+        return int(prod(sharding.shard_shape(x.shape)) * x.dtype.itemsize)
+
+    return sum(map(local, jax.tree.leaves(tree), jax.tree.leaves(shardings)))
 
 
 def batch_shapes(shape: tuple[int, ...], signals: tuple[str, ...] = ()) -> dict[str, jax.ShapeDtypeStruct]:

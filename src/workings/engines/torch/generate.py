@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor
 from transformers import DynamicCache, PreTrainedModel
 
 from workings.engines.base import Completion
-from workings.engines.prefill import MAX_PROMPTS, keeps_gathered_layers, prompts_at_a_time
+from workings.engines.prefill import MAX_PROMPTS, cached_numbers, keeps_gathered_layers, prompts_at_a_time
 from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.decode import FIRST_NEW_SLOTS, Decoder, FixedCache, PickToken
 from workings.engines.torch.linear_attention import empty_cache, join_caches
@@ -88,13 +88,11 @@ def gathering_once(spec: TorchSpec, state: State, rows: int, length: int) -> Abs
     """
     if spec.mesh.fsdp == 1:
         return nullcontext()
-    shape = spec.shape
-    cached_numbers = sum(2 * shape.kv_heads_of(layer) * shape.head_dim_of(layer)
-                         for layer in range(shape.layers) if not shape.shares_keys(layer))
     gathered = sum(x.numel() * x.element_size() for x in state.model.parameters() if isinstance(x, DTensor))
     fits = keeps_gathered_layers(
         state_bytes=_state_bytes(spec, state), gathered_bytes=gathered,
-        cache_bytes=rows * length * cached_numbers * spec.compute_dtype.itemsize, device_bytes=spec.device_bytes)
+        cache_bytes=rows * length * cached_numbers(spec.shape) * spec.compute_dtype.itemsize,
+        device_bytes=spec.device_bytes)
     return layers_stay_gathered(state.model) if fits else nullcontext()
 
 
