@@ -108,6 +108,14 @@ def test_an_engine_that_cannot_do_a_format_is_a_note_unless_it_was_asked_for(mon
     assert [finding.judgement for finding in check_kernels(["jax"], "auto", ["fp32"])] == ["problem"]
 
 
+def test_formats_are_compared_where_both_were_timed(monkeypatch):
+    timed = {"kernel": "matmul", "devices": ["cpu"], "platform": "cpu", "device": "CPU", "reason": "asked for"}
+    monkeypatch.setattr(kernels, "probe", lambda *_: [timed | {"seconds": 0.3}, timed | {"seconds": 0.2}])
+    *_, speed = check_kernels(["jax"], "cpu", ["fp32", "bf16"])
+    assert (speed.id, speed.what[:42]) == ("speed.jax", "in bf16 a forward pass is 1.50 times as fa")
+    assert len([*check_kernels(["jax"], "cpu", ["fp32"])]) == 1
+
+
 def test_a_child_that_dies_is_a_finding(monkeypatch):
     monkeypatch.setattr(kernels, "CHILD_MODULE", "workings.no_such_module")
     found = next(check_kernels(["jax"], "cpu", ["fp32"]))
