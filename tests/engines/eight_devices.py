@@ -143,6 +143,8 @@ def generation() -> dict:
         for way, memory in {"once": e.spec.device_bytes, "every token": 0}.items() if mesh == "4x2" else ():
             spec = replace(e.spec, device_bytes=memory)
             found[way] = [c.tokens for c in Generator(spec).answer(state["params"], prompts, 6, [])]
+            found[f"{way}, streamed"] = []
+            Generator(spec).stream(state["params"], prompts[0], 6, [], found[f"{way}, streamed"].append)
             found[f"{way}, text"] = lower_generation(spec, e.abstract_state, e.shardings, GenerationShape(8, 12, 6),
                                                      drawn=0).compile().as_text()
     return found

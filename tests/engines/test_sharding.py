@@ -86,6 +86,7 @@ def test_greedy_and_drawn_text_is_the_same_on_a_mesh(run_forked, tmp_path: Path)
     found = ask(run_forked, "generation", tmp_path)
     assert found["4x2"] == found["1"]
     assert found["every token"] == found["once"] == found["1"][:3]
+    assert found["every token, streamed"] == found["once, streamed"] == found["1"][0]
     of_layers = {way: len(re.findall(r"= f32\[[\d,]+\]\S* all-gather\(.*/while/body/while/body/", found[f"{way}, text"]))
                  for way in ("once", "every token")}
     assert of_layers == {"once": 0, "every token": 7}

@@ -116,6 +116,9 @@ def test_devices_gather_once_what_fits_them():
     once, every_token = (estimate_run_time(replace(run, device_bytes=memory), 0.5, items=0).rollout_sampling_seconds
                          for memory in (run.target.memory_bytes, 1000))
     assert once < every_token
+    size, layers = run.programs["drawing"], 2 * 2 * (2 * 16 + 16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16)
+    for memory, kept in ((run.target.memory_bytes, layers), (1000, 0)):
+        assert forward_program_parts(run.request, "drawing", size, 2, 1, "gpu", memory)["gathered layers"] == kept
 
 
 MANY = ["algorithm={name: grpo, group: 8, max_new_tokens: 8192, updates: 16}", "data.max_length=8448",

@@ -90,7 +90,7 @@ def _by_proportion(run: PlannedRun, program: ProgramName, counted: Mapping[str, 
         accumulator = {name: size for name, size in counted.items() if name == "gradient accumulator"}
         parts = accumulator | largest_phase_parts(run.request, shape, *mesh, run.target.platform)
     else:
-        estimated = forward_program_parts(run.request, program, shape, *mesh, run.target.platform)
+        estimated = forward_program_parts(run.request, program, shape, *mesh, run.target.platform, run.device_bytes)
         parts = {name: size for name, size in estimated.items() if name not in counted}
     share = min(1.0, max(0, most) / sum(parts.values()))
     return {name: int(size * share) for name, size in parts.items()}

@@ -11,10 +11,10 @@ from math import ceil, prod
 
 from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, GenerationShape, ProgramName, ProgramShape
-from workings.engines.prefill import largest_divisor, prompts_at_a_time
+from workings.engines.prefill import cached_numbers, keeps_gathered_layers, largest_divisor, prompts_at_a_time
 from workings.models.shape import ModelShape
 from workings.models.weights import layer_loops, layer_shapes, state_channels
-from workings.planning.memory_formulas import state_parts
+from workings.planning.memory_formulas import outer_elements, state_parts, weight_bytes
 
 LAYER_ARRAYS = 4
 """Arrays of the model's width that exist at one time inside a layer (fitted to compiled steps)."""
@@ -32,11 +32,16 @@ together, and with one element for each pair of positions of a chunk."""
 
 
 def forward_program_parts(request: EngineRequest, program: ProgramName, program_shape: ProgramShape, fsdp: int, tp: int,
-                          platform: str) -> dict[str, int]:
-    """Estimated bytes per device of any program but the step, by part, with the optimizer's state in memory."""
+                          platform: str, device_bytes: int = 0) -> dict[str, int]:
+    """Estimated bytes per device of any program but the step, by part, with the optimizer's state in memory.
+
+    ``device_bytes``: memory of a device; with 0 no gathered layers are kept.
+    """
     state = state_parts(request, fsdp, tp)
     if isinstance(program_shape, GenerationShape):
-        return state | _generation_parts(request, program, program_shape, fsdp, tp, platform)
+        gathered = gathered_layer_bytes(request, program_shape, fsdp, tp, device_bytes)
+        return state | _generation_parts(request, program, program_shape, fsdp, tp, platform) | {
+            "gathered layers": gathered}
     layer = LayerMemory(request=request, rows=program_shape.rows // fsdp, length=program_shape.positions, fsdp=fsdp,
                         tp=tp, platform=platform)
     chunk = min(request.memory.loss_chunk or layer.tokens, layer.tokens)
@@ -150,6 +155,16 @@ def linear_attention_cache_bytes(shape: ModelShape, compute_bytes: int) -> int:
     convolution_elements = shape.linear_conv_kernel * state_channels(shape)
     linear_layers = sum(map(shape.is_linear, range(shape.layers)))
     return linear_layers * (4 * matrix_elements + compute_bytes * convolution_elements)
+
+
+def gathered_layer_bytes(request: EngineRequest, size: GenerationShape, fsdp: int, tp: int, device_bytes: int) -> int:
+    """Bytes of whole layers that a device keeps while it writes answers; 0 if it gathers them for every token."""
+    layers = weight_bytes(request, 1, tp) - BYTES_OF_FORMAT[request.precision.parameters] * outer_elements(request, tp)
+    numbers = ceil(size.prompts / fsdp) * (size.prompt_tokens + size.new_tokens) * cached_numbers(request.shape)
+    is_kept = fsdp > 1 and keeps_gathered_layers(
+        state_bytes=sum(state_parts(request, fsdp, tp).values()), gathered_bytes=layers,
+        cache_bytes=BYTES_OF_FORMAT[request.precision.activations] * numbers, device_bytes=device_bytes)
+    return layers if is_kept else 0
 
 
 def prompts_to_read(request: EngineRequest, program: ProgramName, rows: int) -> int:

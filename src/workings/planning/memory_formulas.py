@@ -136,6 +136,12 @@ def host_parts(request: EngineRequest, devices: int) -> dict[str, int]:
     return {PER_LAYER_TABLE: devices * table_bytes(request, 1, 1)} if table_on_host(request) else {}
 
 
+def outer_elements(request: EngineRequest, tp: int) -> int:
+    """Elements of the tensors outside of the layers, without per-layer embeddings, on one of ``tp`` devices."""
+    return sum(tensor.elements for tensor in local_tensors(request.shape, 1, tp)
+               if not tensor.in_layer and tensor.name != PER_LAYER_EMBEDDING)
+
+
 def weight_bytes(request: EngineRequest, fsdp: int, tp: int) -> int:
     """Bytes of weights as they are stored, without per-layer embeddings and adapters."""
     matrices = {f"{name}.weight" for name in family_of(request.shape).projections}

@@ -155,7 +155,7 @@ def estimate(run: PlannedRun, program: ProgramName = "step", why: str = "") -> I
     if program == "step":
         parts = exact_parts(request, share, *mesh) | largest_phase_parts(request, share, *mesh, platform)
     else:
-        parts = forward_program_parts(request, program, share, *mesh, platform)
+        parts = forward_program_parts(request, program, share, *mesh, platform, run.device_bytes)
     return Inspection(peak_bytes=sum(parts.values()), source="estimated", breakdown=parts, versions=FORMULA_VERSIONS,
                       why_estimated=why)
 

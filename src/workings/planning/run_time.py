@@ -10,13 +10,11 @@ from typing import Any, NamedTuple
 from workings.config.method import FULL
 from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, GenerationShape, MeshShape, ProgramName, ProgramShape
-from workings.engines.prefill import cached_numbers, keeps_gathered_layers
 from workings.hardware.catalog import Target
 from workings.models.batch import BatchShape
-from workings.models.family import PER_LAYER_EMBEDDING
 from workings.models.operations import attention_operations, outer_weights_met, weights_met, weights_read
 from workings.planning import memory_formulas
-from workings.planning.forward_memory import prompts_to_read
+from workings.planning.forward_memory import gathered_layer_bytes, prompts_to_read
 from workings.planning.planned_run import PlannedRun
 from workings.record.number_text import duration, percent
 from workings.ways.parts.rollout_batch import rollout_way
@@ -218,15 +216,9 @@ def rollout_sampling_seconds(run: PlannedRun, seconds_per_operation: float) -> f
 
 
 def _gathers_once(run: PlannedRun, program: ProgramName) -> bool:
-    """Whether devices gather split layers once for a batch of answers (`workings.engines.prefill`)."""
-    request, (fsdp, tp), shape = run.request, run.mesh.of_a_copy, run.programs[program]
-    assert isinstance(shape, GenerationShape)  # both programs that write answers have one
-    rows, length = -(-shape.prompts // run.mesh.row_devices), shape.prompt_tokens + shape.new_tokens
-    cache = rows * length * cached_numbers(request.shape) * BYTES_OF_FORMAT[request.precision.activations]
-    return keeps_gathered_layers(
-        state_bytes=sum(memory_formulas.state_parts(request, fsdp, tp).values()),
-        gathered_bytes=memory_formulas.weight_bytes(request, 1, tp), cache_bytes=cache,
-        device_bytes=run.device_bytes)
+    share = run.mesh.share_of_a_copy(run.programs[program])
+    assert isinstance(share, GenerationShape)  # both programs that write answers have one
+    return gathered_layer_bytes(run.request, share, *run.mesh.of_a_copy, run.device_bytes) > 0
 
 
 def generation_seconds(request: EngineRequest, prompts: ProgramShape, target: Target, mesh: MeshShape,
@@ -244,7 +236,7 @@ def generation_seconds(request: EngineRequest, prompts: ProgramShape, target: Ta
         return forward + seconds_per_operation * 2.0 * weights_read(request.shape) * rows * new_tokens
     fsdp, tp = mesh.of_a_copy
     # A token reads a single row of the per-layer embeddings, so neither number of bytes has them.
-    outer_bytes = BYTES_OF_FORMAT[request.precision.parameters] * _outer_elements(request, 1)
+    outer_bytes = BYTES_OF_FORMAT[request.precision.parameters] * memory_formulas.outer_elements(request, 1)
     layer_bytes = (memory_formulas.exact_parts(request, BatchShape(1, 1, 1), 1, 1)["parameters"] - outer_bytes) / tp
     # Each device reads its own piece of the embedding; only a few rows travel. The rates are in GB a second.
     token_nanoseconds = (layer_bytes + outer_bytes / (fsdp * tp)) / target.bandwidth_gb_s
@@ -253,12 +245,6 @@ def generation_seconds(request: EngineRequest, prompts: ProgramShape, target: Ta
         gathering_nanoseconds = layer_bytes * (1 - 1 / fsdp) / target.interconnect_gb_s
     nanoseconds = new_tokens * token_nanoseconds + (1 if gathers_once else new_tokens) * gathering_nanoseconds
     return forward + nanoseconds / (1e9 * BANDWIDTH_SHARE)
-
-
-def _outer_elements(request: EngineRequest, tp: int) -> int:
-    """Elements of the tensors outside of the layers, without per-layer embeddings, on one of ``tp`` devices."""
-    return sum(tensor.elements for tensor in memory_formulas.local_tensors(request.shape, 1, tp)
-               if not tensor.in_layer and tensor.name != PER_LAYER_EMBEDDING)
 
 
 class Traffic(NamedTuple):
@@ -281,7 +267,7 @@ def traffic_of_an_update(request: EngineRequest, batch: BatchShape, mesh: MeshSh
     stored_bytes = BYTES_OF_FORMAT[request.precision.parameters]
     trained = sum(tensor.elements for tensor in memory_formulas.trained_tensors(request, 1, tp) if tensor.in_layer)
     layer_gradients = trained * (stored_bytes if trains_all else 4)
-    table_gradients = stored_bytes * _outer_elements(request, tp) if trains_all else 0
+    table_gradients = stored_bytes * memory_formulas.outer_elements(request, tp) if trains_all else 0
     in_a_copy = batch.accumulation * (_gathered_bytes(request, tp) + layer_gradients)
     # Copies gather nothing from each other. They sum all gradients: JAX for each micro batch, PyTorch once per update.
     gradients = layer_gradients + table_gradients
@@ -302,7 +288,7 @@ def _gathered_bytes(request: EngineRequest, tp: int) -> float:
         return 0.0
     stored, compute = BYTES_OF_FORMAT[request.precision.parameters], BYTES_OF_FORMAT[request.precision.activations]
     # Tables are split by rows over all devices. Only rows of a batch and sums of them travel, which are few bytes.
-    layer_bytes = memory_formulas.weight_bytes(request, 1, tp) - stored * _outer_elements(request, tp)
+    layer_bytes = memory_formulas.weight_bytes(request, 1, tp) - stored * memory_formulas.outer_elements(request, tp)
     # Weights are converted to the format of the computing before they travel, if that is smaller.
     smaller = 1.0 if request.method.name == "qlora" else min(stored, compute) / stored
     return 2 * layer_bytes * smaller

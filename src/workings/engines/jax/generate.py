@@ -244,16 +244,16 @@ def _draw(spec: StepSpec, temperature: jax.Array, seeds: jax.Array, params: Para
 def gathered_once(spec: StepSpec, params: Params, rows: int, length: int) -> Params:
     """The parameters with their layers gathered over ``fsdp`` for a whole batch, if they fit; otherwise as they are.
 
-    ``rows``: of one device; ``length``: of the longest prompt with its completion.
+    ``rows``: of all devices; ``length``: of the longest prompt with its completion.
     """
     if spec.layout.shape.fsdp == 1:
         return params
     state, layers = abstract_state(spec), spec.layout.gathered_layers(params["layers"])
+    numbers = rows // spec.layout.shape.row_devices * length * cached_numbers(spec.shape)
     fits = keeps_gathered_layers(
         state_bytes=bytes_on_device(state, state_shardings(spec, state)),
         gathered_bytes=bytes_on_device(params["layers"], layers),
-        cache_bytes=rows * length * cached_numbers(spec.shape) * jnp.dtype(spec.compute_dtype).itemsize,
-        device_bytes=spec.device_bytes)
+        cache_bytes=numbers * jnp.dtype(spec.compute_dtype).itemsize, device_bytes=spec.device_bytes)
     return {**params, "layers": jax.lax.with_sharding_constraint(params["layers"], layers)} if fits else params
 
 
@@ -264,7 +264,7 @@ def generate(spec: StepSpec, capacity: int, sampled: bool, params: Params, token
 
     Arguments as in `start_decoding`; ``temperature`` and ``seeds`` ``[B]`` are used only if tokens are ``sampled``.
     """
-    params = gathered_once(spec, params, lengths.shape[0] // spec.layout.shape.row_devices, tokens.shape[1] + capacity)
+    params = gathered_once(spec, params, lengths.shape[0], tokens.shape[1] + capacity)
     pick: PickToken = partial(_draw, spec, temperature, seeds) if sampled else partial(_pick_greedy, spec)
     start = start_decoding(spec, capacity, pick, params, tokens, lengths, real)
     return decode_until(spec, pick, params, lengths, limit, stop_ids, start).written
@@ -369,6 +369,7 @@ class Generator:
         start, go_on = self._streaming[capacity]
         rows = prompt_batches([prompt], self.spec.layout.shape.row_devices)[0]
         stops, written = stop_array(stop_ids), list[int]()
+        params = gathered_once(self.spec, params, len(rows.lengths), rows.tokens.shape[1] + capacity)
         state = start(params, rows.tokens, rows.lengths, rows.real)
         for limit in range(1, max_new_tokens + 1):
             written.append(int(np.asarray(state.next_tokens.tokens)[0]))
