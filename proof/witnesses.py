@@ -18,7 +18,7 @@ import pytest
 from tests.evidence import generated_fakes, records, walk
 from tools.result_file import write_result
 from workings.evidence.verify import verify
-from workings.evidence.verify.unchecked_fields import KINDS, rows_of
+from workings.evidence.verify.coverage_table import KINDS, rows_of
 
 EXAMPLE = Path("examples/runs/quickstart/runs.zip")
 

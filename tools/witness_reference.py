@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from tools.generated import deliver
-from workings.evidence.verify.unchecked_fields import KINDS, FieldRow, rows_of
+from workings.evidence.verify.coverage_table import KINDS, FieldRow, rows_of
 
 PAGE = Path("docs/reference/witnesses.md")
 TITLES = {"run": "A run", "attempts": "Next to the runs", "eval": "An evaluation", "samples": "Samples",

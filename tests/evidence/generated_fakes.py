@@ -29,7 +29,7 @@ from tests.evidence.fakes import (
     write,
 )
 from tests.evidence.walk import Place
-from workings.evidence.verify.unchecked_fields import rows_of_field
+from workings.evidence.verify.coverage_table import rows_of_field
 from workings.record.canonical import line
 
 Fakes = Iterator[tuple[str, Fake]]

@@ -11,9 +11,10 @@ from tests.evidence import fakes_about_runs, fakes_about_small_runs, fakes_elsew
 from tests.evidence.fakes import Fake, Table, add, copy, gone, outcome, put, together, without
 from tests.evidence.records import Record, RecordOf
 from workings.cli.verify import verification_text
+from workings.evidence.verify.coverage_table import KINDS as UNIT_KINDS
+from workings.evidence.verify.coverage_table import rows_of, rows_of_field
 from workings.evidence.verify.registry import CHECKS
-from workings.evidence.verify.unchecked_fields import KINDS as UNIT_KINDS
-from workings.evidence.verify.unchecked_fields import NO_FILE, rows_of, rows_of_field, unchecked_fields
+from workings.evidence.verify.unchecked_fields import NO_FILE, unchecked_fields
 
 KINDS: dict[str, Table] = {**fakes_about_runs.KINDS, **fakes_about_small_runs.KINDS, **fakes_elsewhere.KINDS,
                            **fakes_about_runs.ENDS}
