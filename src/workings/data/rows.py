@@ -243,15 +243,12 @@ def kept_rows(entries: Iterable[tuple[str, Sequence[Row]]], kind: str, count: in
         # Never cut: a shortened row would teach reasoning without its answer, and never the stop token.
         if longest <= limit:
             rows += entry_rows
-        elif len(entry_rows) == 1:
-            too_long = Dropped(name, longest, f"{longest} tokens, and data.max_length is {limit}")
-            too_long_entries.append(too_long)
-            dropped.append(too_long)
-        else:
-            reason = f"{longest} tokens in its longer row, and data.max_length is {limit}"
-            too_long_entries.append(Dropped(name, longest, reason))
-            # The rows of a pair have their own ids.
-            dropped += [Dropped(row.id, len(row.tokens), f"its {kind} has {reason}") for row in entry_rows]
+            continue
+        where, subject = (" in its longer row", f"its {kind} has ") if len(entry_rows) > 1 else ("", "")
+        reason = f"{longest} tokens{where}, and data.max_length is {limit}"
+        too_long_entries.append(Dropped(name, longest, reason))
+        # The rows of a pair have their own ids.
+        dropped += [Dropped(row.id, len(row.tokens), f"{subject}{reason}") for row in entry_rows]
     if too_long_entries and data_config.over_length != "drop":
         worst, number = max(too_long_entries, key=lambda entry: entry.tokens), len(too_long_entries)
         others = f"; {number:,} of {count:,} are too long, and this is the longest" if number > 1 else ""
@@ -343,8 +340,11 @@ def _example(trace: Trace, config: DataConfig) -> Example:
         return _raw_text(trace, config)
     parts = (trace.answer,) if reasoning == "answer_only" else (*trace.steps, trace.answer)
     completion = completion_text(trace, reasoning)
-    if reasoning != "answer_only":
-        _refuse_marks(trace, "\n".join(parts), reasoning)
+    # Gemma 4's channel is not searched for: its marks are control tokens, which are refused anyway.
+    if reasoning != "answer_only" and (mark := _REASONING_MARKS.search("\n".join(parts))):
+        raise RequestError(f"trace {trace.id} has {mark.group()} in its text and steps too",
+                           f"plain text in steps and answer, around which data.reasoning: {reasoning} writes the marks",
+                           "workings data import, which splits completions, or data.reasoning=answer_only")
     if config.learn == "all":
         _refuse_another_form(trace, reasoning)
     return Example(id=trace.id, name=f"trace {trace.id}", prompt=trace.prompt,
@@ -362,15 +362,6 @@ def _raw_text(trace: Trace, config: DataConfig) -> Example:
                            "data.template=plain data.reasoning=answer_only")
     return Example(id=trace.id, name=f"trace {trace.id}", prompt="", asked=Asked(()), completion=trace.answer,
                    parts=(trace.answer,), thinks=False)
-
-
-def _refuse_marks(trace: Trace, text: str, reasoning: str) -> None:
-    """Raise `RequestError` if the text of a trace has the marks that `data.reasoning` writes around its steps."""
-    # Gemma 4's channel is not searched for: its marks are control tokens, which are refused anyway.
-    if mark := _REASONING_MARKS.search(text):
-        raise RequestError(f"trace {trace.id} has {mark.group()} in its text and steps too",
-                           f"plain text in steps and answer, around which data.reasoning: {reasoning} writes the marks",
-                           "workings data import, which splits completions, or data.reasoning=answer_only")
 
 
 def _refuse_another_form(trace: Trace, reasoning: str) -> None:
