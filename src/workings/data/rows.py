@@ -311,15 +311,9 @@ def row_problems(entries: Iterable[Entry], tokenizer: Tokenizer, template: ChatT
 def row_of(encoded: Encoded) -> Row:
     """The row of an example: its completion is learned, and the earlier turns that are to be learned."""
     example = encoded.example
-    tokens = np.array(encoded.prompt + encoded.completion, np.int32)
-    loss_mask = np.zeros(len(tokens), np.uint8)
-    for start, end in encoded.earlier:
-        loss_mask[start:end] = 1
-    # Without BOS a raw text has no prompt, and then nothing predicts its first token.
-    loss_mask[max(len(encoded.prompt), 1):] = 1
-    earlier_questions = _earlier_questions(example) if encoded.earlier else ()
+    earlier_questions = _earlier_questions(example) if example.learns_earlier else ()
     # A raw text has no question; its digest identifies it.
-    return Row(example.id, tokens, loss_mask, prompt_digest(example.prompt or example.completion),
+    return Row(example.id, encoded.tokens, encoded.loss_mask, prompt_digest(example.prompt or example.completion),
                tuple(map(prompt_digest, earlier_questions)))
 
 
