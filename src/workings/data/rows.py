@@ -20,7 +20,7 @@ import numpy as np
 
 from workings.config.data import DataConfig
 from workings.data.encode import Encoded, Example, encoded
-from workings.data.row_fields import Labelled
+from workings.data.row_fields import Labelled, no_garbage_collection
 from workings.data.traces import Trace, completion_text, split_completion
 from workings.errors import RequestError
 from workings.models.chat import CHANNEL, THOUGHT_END, ChatTemplate
@@ -221,6 +221,7 @@ def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemp
                      "reasoning and answer inside the window", further_advice)
 
 
+@no_garbage_collection()
 def kept_rows(entries: Iterable[tuple[str, Sequence[Row]]], kind: str, count: int, data_config: DataConfig, pad_id: int,
               expected: str, further_advice: str = "") -> RowSet:
     """The rows of all ``entries`` (ids with rows) that are not too long. A pair's rows are kept or dropped together.
