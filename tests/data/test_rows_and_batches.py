@@ -1,6 +1,7 @@
 """Rows and batches against arrays written out by hand, and the proofs that each row must pass."""
 
 import hashlib
+import re
 import struct
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from workings.data.rows import RowSet, build_rows
 from workings.data.traces import Trace, completion_text
 from workings.errors import RecordError, RequestError
 from workings.models.chat import ChatTemplate
+from workings.models.turns import Asked, Turn
 
 TRACES, _ = addition.make(200, 10, seed=0)
 TOKENIZER = tokenizer_for(TRACES, 384)
@@ -63,6 +65,19 @@ def test_a_style_that_shows_steps_needs_steps() -> None:
         completion_text(trace, "tags")
     with pytest.raises(RequestError, match="one of tags, think"):
         completion_text(TRACES[0], "tag")
+
+
+@pytest.mark.parametrize("completion", ["4", " 4", "<think>\n4", "", "4<end_of_turn>"])
+def test_a_filled_example_is_what_the_template_renders(completion: str) -> None:
+    for asked in (Asked.of("2+2?\n"), Asked.of("a", [("system", " b "), ("user", "c"), ("assistant", "d")])):
+        read = TEMPLATE.read_text(asked)
+        try:
+            expected = TEMPLATE.learned_text(asked, Turn("assistant", completion), read)
+        except RequestError as error:
+            with pytest.raises(RequestError, match=re.escape(error.given)):
+                TEMPLATE.read_and_learned(asked, completion)
+        else:
+            assert TEMPLATE.read_and_learned(asked, completion) == (read, expected)
 
 
 def test_the_row_sets_digest_does_not_depend_on_the_files_order() -> None:

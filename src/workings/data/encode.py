@@ -12,17 +12,21 @@ With `data.learn: all` every turn of the assistant is learned and checked like t
 template writes in the whole conversation.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import NamedTuple, TypeVar
+
+import numpy as np
 
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
-from workings.models.turns import Asked, Turn
+from workings.models.turns import Asked
 
 Item = TypeVar("Item")
+_Turn = tuple[list[int], list[int], str]
+"""The tokens since the learned turn before, those of a learned turn, and these decoded."""
 
 _FORGES_NOTHING = "text that cannot end or forge a turn"
 _CHUNK = 1024
@@ -50,57 +54,37 @@ class Example(NamedTuple):
     learns_earlier: bool = False
     """Whether the assistant's turns before the completion are learned too, except marked ones."""
 
-    @property
-    def said(self) -> Turn:
-        """The completion as a turn."""
-        return Turn("assistant", self.completion, more=self.calls)
-
-    @property
-    def learned_parts(self) -> list[tuple[str, ...]]:
-        """The texts that the tokens of each learned turn must decode to; `parts` come last."""
-        earlier = self.asked.turns if self.learns_earlier else ()
-        return [*((turn.text,) for turn in earlier if turn.role == "assistant" and turn.learned), self.parts]
-
 
 class Encoded(NamedTuple):
     """An example as tokens."""
 
     example: Example
-    prompt: list[int]
-    """Everything before the completion, BOS and turn marks included. Only the tokens in ``earlier`` are learned."""
-    completion: list[int]
-    """Up to and including the stop token; learned."""
-    earlier: tuple[tuple[int, int], ...] = ()
-    """(start, end) in ``prompt`` of each earlier learned turn, its stop token included."""
-
-    @property
-    def learned_turns(self) -> list[list[int]]:
-        """Tokens of each learned turn; the completion comes last."""
-        return [*(self.prompt[start:end] for start, end in self.earlier), self.completion]
-
-
-class _LearnedTurn(NamedTuple):
-    """A turn that is learned, as text."""
-
-    read: str
-    """The text since the learned turn before. From the second turn on it begins with that turn's stop token."""
-    learned: str
-
-
-class _TurnTokens(NamedTuple):
-    """The tokens of a `_LearnedTurn`."""
-
-    read: list[int]
-    learned: list[int]
+    tokens: np.ndarray
+    """int32 ``[S]``: everything before the completion, BOS and turn marks included, and the completion."""
+    loss_mask: np.ndarray
+    """uint8 ``[S]``: 1 for the tokens of learned turns, their stop tokens included; the completion comes last."""
 
 
 def encoded(examples: Iterable[Example], tokenizer: Tokenizer, template: ChatTemplate) -> Iterator[Encoded]:
     """Examples as checked tokens, in their order. Raises `RequestError` naming the example that fails a check."""
-    for chunk in _computed_ahead(_encoded_chunks(examples, tokenizer, template)):
-        texts = iter(tokenizer.decode_batch([tokens for each in chunk for tokens in each.learned_turns]))
-        for each in chunk:
-            _check(each, [next(texts) for _ in each.learned_turns], template)
-            yield each
+    for chunk in _computed_ahead(_encoded_turns(examples, tokenizer, template)):
+        joined = [_joined(example, turns, template) for example, turns in chunk]
+        # One array for all, of which each example has a part: far faster than an array for each.
+        tokens = np.fromiter(chain.from_iterable(ids for ids, _ in joined), np.int32)
+        sizes = [size for _, sizes in joined for size in sizes]
+        loss_mask = np.repeat(np.tile(np.array([0, 1], np.uint8), len(sizes) // 2), sizes)
+        controls_before = np.concatenate([[0], np.cumsum(np.isin(tokens, [*tokenizer.control_ids]))])
+        controls = iter(np.diff(controls_before[np.cumsum([0, *sizes])]).tolist())
+        end = 0
+        for (example, turns), (ids, sizes) in zip(chunk, joined, strict=True):
+            *of_prompt, of_completion = islice(controls, len(sizes))
+            prompt = ids[:-sizes[-1]] if sizes[-1] else ids
+            _check(example, prompt, turns, [sum(of_prompt), of_completion], template)
+            start, end = end, end + len(ids)
+            # Without BOS a raw text has no prompt, and then nothing predicts its first token.
+            if not prompt:
+                loss_mask[start] = 0
+            yield Encoded(example, tokens[start:end], loss_mask[start:end])
 
 
 def _computed_ahead(items: Iterator[Item]) -> Iterator[Item]:
@@ -112,33 +96,36 @@ def _computed_ahead(items: Iterator[Item]) -> Iterator[Item]:
             yield item
 
 
-def _encoded_chunks(examples: Iterable[Example], tokenizer: Tokenizer, template: ChatTemplate
-                    ) -> Iterator[list[Encoded]]:
+def _encoded_turns(examples: Iterable[Example], tokenizer: Tokenizer, template: ChatTemplate
+                   ) -> Iterator[list[tuple[Example, list[_Turn]]]]:
+    """Chunks of examples with their learned turns."""
     remaining = iter(examples)
     while chunk := list(islice(remaining, _CHUNK)):
         turns_of_examples = [_learned_turns(example, template) for example in chunk]
         # Prompt and completion apart: encoded as one text, tokens could merge across the border. Generation starts
         # after the prompt's tokens and would never see such a token.
-        tokens = iter(tokenizer.encode_batch([text for turns in turns_of_examples for turn in turns for text in turn]))
-        yield [_joined(example, [_TurnTokens(read=next(tokens), learned=next(tokens)) for _ in turns], template)
+        ids = tokenizer.encode_batch([text for turns in turns_of_examples for turn in turns for text in turn])
+        tokens = zip(ids[::2], ids[1::2], tokenizer.decode_batch(ids[1::2]), strict=True)
+        yield [(example, list(islice(tokens, len(turns))))
                for example, turns in zip(chunk, turns_of_examples, strict=True)]
 
 
-def _learned_turns(example: Example, template: ChatTemplate) -> list[_LearnedTurn]:
-    """The learned turns of an example; the completion comes last."""
+def _learned_turns(example: Example, template: ChatTemplate) -> list[tuple[str, str]]:
+    """For each learned turn the text since the one before, and its own text; the completion comes last.
+
+    From the second turn on the first text begins with the stop token of the turn before.
+    """
     asked = example.asked
     try:
         earlier = template.earlier_turns(asked) if example.learns_earlier else []
-        read = template.read_text(asked)
-        completion = template.learned_text(asked, example.said, read)
-        turns = [_LearnedTurn(*turn) for turn in (*earlier, (read, completion))]
+        turns = [*earlier, template.read_and_learned(asked, example.completion, example.calls)]
         if not earlier:
             return turns
         # So far each turn has the whole conversation before it. Cut that to the text after the turn before.
         stop = template.tokenizer.token(template.stop_ids[0])
         # With the stop token, because some tokenizers encode the start of a text differently.
-        return turns[:1] + [_LearnedTurn(stop + turn.read[len(before.read) + len(before.learned):], turn.learned)
-                            for before, turn in pairwise(turns)]
+        return turns[:1] + [(stop + read[len(read_before) + len(learned_before):], learned)
+                            for (read_before, learned_before), (read, learned) in pairwise(turns)]
     except RequestError as error:
         _refuse_control_tokens(example, example.parts, template.tokenizer)
         _, answer = template.split_thought(example.completion)
@@ -148,34 +135,44 @@ def _learned_turns(example: Example, template: ChatTemplate) -> list[_LearnedTur
         raise RequestError(f"{example.name}: {error.given}", error.expected, error.try_next) from None
 
 
-def _joined(example: Example, turns: list[_TurnTokens], template: ChatTemplate) -> Encoded:
-    """The tokens of all turns, concatenated. The last turn is the completion."""
+def _joined(example: Example, turns: list[_Turn], template: ChatTemplate) -> tuple[list[int], list[int]]:
+    """All tokens of the turns, and the lengths of their parts in turn: not learned, learned, not learned, learned."""
+    sizes: list[int] = []
     # After encoding, because `encode` adds no special token and the template may or may not write BOS itself.
-    prompt = template.with_bos(turns[0].read)
-    earlier = []
-    for number, (turn, following) in enumerate(pairwise(turns), start=1):
-        if following.read[:1] != template.stop_ids[:1] or len(following.read) == 1:
-            raise _failed(example, f"there is no other turn between turn {number} of the assistant and its next one",
-                          "turns of the assistant with another speaker's between them")
-        earlier.append((len(prompt), len(prompt) + len(turn.learned)))
-        # The learned turn ends with the stop token that the next text begins with.
-        prompt = prompt + turn.learned + following.read[1:]
-    return Encoded(example, prompt, turns[-1].learned, tuple(earlier))
+    ids = template.with_bos(turns[0][0])
+    for number, (read, learned, _) in enumerate(turns):
+        if number:
+            if read[:1] != template.stop_ids[:1] or len(read) == 1:
+                raise _failed(example, f"there is no other turn between turn {number} of the assistant and its next "
+                                       "one", "turns of the assistant with another speaker's between them")
+            # The learned turn ends with the stop token that the next text begins with.
+            ids = ids + read[1:]
+        sizes += len(ids) - sum(sizes), len(learned)
+        ids = ids + learned
+    return ids, sizes
 
 
-def _check(encoded: Encoded, learned_texts: list[str], template: ChatTemplate) -> None:
-    """Check an example (see the module's text). ``learned_texts``: its learned turns, decoded."""
-    example, tokenizer = encoded.example, template.tokenizer
-    bos, stop = template.bos_id, template.stop_ids[0]
-    # First, because a forged turn also fails the checks below, with reasons that would mislead.
-    _refuse_forged_turns(encoded, template)
+def _check(example: Example, prompt: list[int], turns: list[_Turn], controls: list[int],
+           template: ChatTemplate) -> None:
+    """Check an example (see the module's text). ``controls``: numbers of control tokens in prompt and completion."""
+    tokenizer, bos, stop = template.tokenizer, template.bos_id, template.stop_ids[0]
+    asked = example.asked
+    # Control tokens first, because a forged turn also fails the checks below, with reasons that would mislead.
+    if further := [text for text in (asked.tools, example.calls, *[turn.more for turn in asked.turns]) if text]:
+        _refuse_control_tokens(example, further, tokenizer)
+    # Counted as ids, not searched for as text: only what the tokenizer takes for a control token does harm.
+    if controls != template.control_counts(asked, example.calls, example.thinks):
+        _refuse_control_tokens(example, [*example.parts, *[turn.text for turn in asked.turns]], tokenizer)
+        raise _failed(example, "its text has control tokens that are not found one by one", _FORGES_NOTHING)
     if bos is not None:
         # With one token for both ends of a text (GPT-2), the assistant's earlier turns end with it too.
-        turn_ends = sum(turn.role == "assistant" for turn in example.asked.turns) if bos == stop else 0
-        bos_count = encoded.prompt.count(bos) - turn_ends
-        if encoded.prompt[0] != bos or bos_count != 1:
+        turn_ends = sum(turn.role == "assistant" for turn in asked.turns) if bos == stop else 0
+        bos_count = prompt.count(bos) - turn_ends
+        if prompt[0] != bos or bos_count != 1:
             raise _failed(example, f"the prompt has {bos_count} BOS tokens", "exactly one, at the start")
-    for tokens, text, parts in zip(encoded.learned_turns, learned_texts, example.learned_parts, strict=True):
+    earlier = asked.turns if example.learns_earlier else ()
+    earlier_texts = [(turn.text,) for turn in earlier if turn.role == "assistant" and turn.learned]
+    for (_, tokens, text), parts in zip(turns, [*earlier_texts, example.parts], strict=True):
         if not tokens:
             raise _failed(example, "there is no supervised token", "at least one")
         if tokens[-1] != stop or tokens.count(stop) != 1:
@@ -189,24 +186,8 @@ def _check(encoded: Encoded, learned_texts: list[str], template: ChatTemplate) -
                               "a tokenizer that decodes to the original text")
 
 
-def _refuse_forged_turns(encoded: Encoded, template: ChatTemplate) -> None:
-    """Raise `RequestError` where a text of the data has control tokens."""
-    example, tokenizer = encoded.example, template.tokenizer
-    turns = example.asked.turns
-    _refuse_control_tokens(example, (example.asked.tools, example.calls, *(turn.more for turn in turns)), tokenizer)
-    # Counted as ids, not searched for as text: only what the tokenizer takes for a control token does harm.
-    is_control = tokenizer.control_ids.__contains__
-    counts = sum(map(is_control, encoded.prompt)), sum(map(is_control, encoded.completion))
-    if counts != template.control_counts(example.asked, example.said, example.thinks):
-        _refuse_control_tokens(example, (*example.parts, *(turn.text for turn in turns)), tokenizer)
-        raise _failed(example, "its text has control tokens that are not found one by one", _FORGES_NOTHING)
-
-
-def _refuse_control_tokens(example: Example, texts: Iterable[str], tokenizer: Tokenizer) -> None:
-    written = [text for text in texts if text]
-    # A vocabulary can hold thousands of control tokens, so most examples give no text here.
-    found = [token for token in tokenizer.control_tokens if any(token in text for text in written)] if written else []
-    if found:
+def _refuse_control_tokens(example: Example, texts: Sequence[str], tokenizer: Tokenizer) -> None:
+    if found := [token for token in tokenizer.control_tokens if any(token in text for text in texts)]:
         raise _failed(example, f"its text has control tokens: {', '.join(found)}", _FORGES_NOTHING)
 
 

@@ -109,8 +109,9 @@ def _two_rows_each(entries: Sequence[PreferencePair | Verdict], examples: Iterab
         encoded_examples = encoded(examples, tokenizer, template)
         # The same iterator twice: each entry takes two examples.
         for entry, first, second in zip(entries, encoded_examples, encoded_examples, strict=True):
-            if kind == "pair" and first.completion == second.completion:
-                raise RequestError(f"pair {entry.id}: both completions are the same {len(first.completion)} tokens",
+            # After the same prompt.
+            if kind == "pair" and np.array_equal(first.tokens, second.tokens):
+                raise RequestError(f"pair {entry.id}: both completions are the same {first.loss_mask.sum()} tokens",
                                    "a better completion and a worse one", "workings data check PAIRS --fix")
             yield entry.id, (row_of(first), row_of(second))
 

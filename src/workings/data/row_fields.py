@@ -5,10 +5,12 @@
 Keys without a meaning here, such as `note`, are kept as metadata.
 """
 
+import gc
 import json
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -29,7 +31,7 @@ _SHARED_KEYS = frozenset(("history", "tool_turns", "tools", *LABELS))
 """Keys that a line of every kind may have."""
 TURN_KEYS = ("tool_calls", "name", "tool_call_id")
 """Keys that a turn may have besides role and text."""
-_NEVER_EMPTY = ("id", "prompt", "answer", "chosen", "rejected", "completion")
+_NEVER_EMPTY = frozenset(("id", "prompt", "answer", "chosen", "rejected", "completion"))
 NUMBERED = "line-"
 """Begins the ids of lines that have none."""
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -64,7 +66,7 @@ class Labelled:
 
     def __post_init__(self) -> None:
         # Turns with only a role and a text may be given as pairs.
-        object.__setattr__(self, "history", tuple(Turn(*turn) for turn in self.history))
+        object.__setattr__(self, "history", tuple([Turn(*turn) for turn in self.history]))
 
     def to_json(self) -> dict[str, Any]:
         """One flat JSON object: the kind's own keys, then turns, labels and metadata, without empty ones."""
@@ -85,8 +87,8 @@ class Labelled:
 def labels_of(record: Mapping[str, Any], own: Collection[str]) -> dict[str, Any]:
     """The shared fields of a parsed line; other keys, except ``own`` ones, become `metadata`. Raises `ValueError`."""
     fields: dict[str, Any] = {}
-    metadata = {key: value for key, value in record.items() if key not in own and key not in _SHARED_KEYS}
-    if metadata:
+    if not record.keys() <= _SHARED_KEYS.union(own):
+        metadata = {key: value for key, value in record.items() if key not in own and key not in _SHARED_KEYS}
         read = {key: value for key, value in record.items() if key not in metadata}
         refuse_media(metadata, "the record")
         refuse_unread(metadata, read)
@@ -104,6 +106,18 @@ def object_of(record: object) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise ValueError(f"a JSON object was expected, not {kind_of(record)}")
     return record
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Collects no cyclic garbage while the block makes many objects: every collection would visit them in vain."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +170,7 @@ class LineFile(Generic[Line]):
         return RequestError(f"{path}:{number}: {error}", f"one {self.name.removesuffix('s')} a line: {self.keys}",
                             command)
 
+    @no_garbage_collection()
     def read(self, path: Path) -> list[Line]:
         """All entries of a file. Raises `RequestError` as `iterate`, and for an empty file."""
         if entries := list(self.iterate(path)):
@@ -198,11 +213,9 @@ def refuse_broken_text(record: object) -> None:
 
 def text_of(record: Mapping[str, Any], key: str, *, may_be_empty: bool = False) -> str:
     """A text of a line. Raises `ValueError` if it is missing or no text, or is empty and must not be."""
-    if key not in record:
-        raise ValueError(f"`{key}` is missing")
-    value = record[key]
+    value = record.get(key)
     if not isinstance(value, str):
-        raise ValueError(f"`{key}` must be a text, not {kind_of(value)}")
+        raise ValueError(f"`{key}` must be a text, not {kind_of(value)}" if key in record else f"`{key}` is missing")
     if key in _NEVER_EMPTY and not may_be_empty and not value.strip():
         raise ValueError(f"`{key}` is empty")
     return value

@@ -20,7 +20,7 @@ import numpy as np
 
 from workings.config.data import DataConfig
 from workings.data.encode import Encoded, Example, encoded
-from workings.data.row_fields import Labelled
+from workings.data.row_fields import Labelled, no_garbage_collection
 from workings.data.traces import Trace, completion_text, split_completion
 from workings.errors import RequestError
 from workings.models.chat import CHANNEL, THOUGHT_END, ChatTemplate
@@ -38,7 +38,7 @@ _CHUNK = 1024
 """Entries that are checked at once."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Row:
     """One prompt and completion, as the model sees it."""
 
@@ -67,7 +67,7 @@ class Row:
     @property
     def digest(self) -> str:
         """SHA-256, as hex, of the tokens (int32, little-endian) followed by the mask (one byte each)."""
-        return hashlib.sha256(self.tokens.astype("<i4").tobytes() + self.loss_mask.tobytes()).hexdigest()
+        return hashlib.sha256(self.tokens.astype("<i4", copy=False).tobytes() + self.loss_mask.tobytes()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class RowSet:
     def supervised(self) -> np.ndarray:
         """int64 ``[rows]``: number of positions of each row that predict a learned token."""
         # No position predicts the first token.
-        return np.array([np.count_nonzero(row.loss_mask[1:]) for row in self.rows], np.int64)
+        return self._learned_counts[0] - np.array([row.loss_mask[0] for row in self.rows], np.int64)
 
     @property
     def learned_positions(self) -> dict[str, int]:
@@ -144,12 +144,20 @@ class RowSet:
     @property
     def supervised_tokens(self) -> int:
         """Tokens that are learned in one epoch."""
-        return sum(row.supervised_tokens for row in self.rows)
+        return int(self._learned_counts[0].sum())
 
     @property
     def learned_turns(self) -> int:
         """Turns of the assistant that are learned in one epoch."""
-        return sum(len(row.learned_turns) for row in self.rows)
+        return int(self._learned_counts[1].sum())
+
+    @cached_property
+    def _learned_counts(self) -> np.ndarray:
+        """int64 ``[2, rows]``: numbers of learned tokens, and of learned turns."""
+        # With a 0 before each row, so that a turn begins where a 1 follows a 0.
+        masks = (b"\0" + row.loss_mask.tobytes() for row in self.rows)
+        counts = (count for mask in masks for count in (mask.count(1), mask.count(b"\0\1")))
+        return np.fromiter(counts, np.int64).reshape(-1, 2).T
 
     @property
     def index(self) -> list[dict[str, Any]]:
@@ -157,27 +165,27 @@ class RowSet:
 
         A row without `learned_turns` learns one turn, its last `supervised_tokens` tokens.
         """
-        return list(self._index_entries())
+        return [json.loads(line) for line in self._index_lines()]
 
-    def _index_entries(self) -> Iterator[dict[str, Any]]:
-        for row in self.rows:
-            entry = {"id": row.id, "status": "kept", "digest": row.digest, "tokens": len(row.tokens),
-                     "supervised_tokens": row.supervised_tokens, "prompt_digest": row.prompt_digest}
-            learned_turns = row.learned_turns
+    def _index_lines(self) -> Iterator[str]:
+        # The index has no floats, so sorted JSON is canonical, and far faster than `canonical.dumps`.
+        encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
+        for row, supervised, turns in zip(self.rows, *self._learned_counts.tolist(), strict=True):
             # Left out for one turn, as nearly all rows have it.
-            if len(learned_turns) > 1:
-                entry |= {"learned_turns": [list(turn) for turn in learned_turns],
-                          "earlier_prompt_digests": list(row.earlier_prompt_digests)}
-            yield entry
-        for dropped in self.dropped:
-            yield {"id": dropped.id, "status": "dropped", "reason": dropped.reason, "tokens": dropped.tokens}
+            places = f'"learned_turns":{encode(row.learned_turns)},' if turns > 1 else ""
+            earlier = f'"earlier_prompt_digests":{encode(row.earlier_prompt_digests)},' if turns > 1 else ""
+            # Written out, in the order of the keys: an encoder takes several times as long.
+            yield (f'{{"digest":"{row.digest}",{earlier}"id":{encode(row.id)},{places}"prompt_digest":'
+                   f'"{row.prompt_digest}","status":"kept","supervised_tokens":{supervised},'
+                   f'"tokens":{len(row.tokens)}}}\n')
+        for gone in self.dropped:
+            entry = {"id": gone.id, "status": "dropped", "reason": gone.reason, "tokens": gone.tokens}
+            yield f"{encode(entry)}\n"
 
     @property
     def index_bytes(self) -> bytes:
         """The index as a run keeps it: canonical JSON lines, cleaned as the recorder cleans all that it writes."""
-        # The index has no floats, so sorted JSON is canonical, and far faster than `canonical.dumps`.
-        encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
-        text = "".join(f"{encode(entry)}\n" for entry in self._index_entries())
+        text = "".join(self._index_lines())
         # Only the ids are texts of the user.
         ids = "\n".join([*self.ids, *(row.id for row in self.dropped)])
         return (text if cleaned(ids) == ids else str(cleaned(text))).encode()
@@ -221,6 +229,7 @@ def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemp
                      "reasoning and answer inside the window", further_advice)
 
 
+@no_garbage_collection()
 def kept_rows(entries: Iterable[tuple[str, Sequence[Row]]], kind: str, count: int, data_config: DataConfig, pad_id: int,
               expected: str, further_advice: str = "") -> RowSet:
     """The rows of all ``entries`` (ids with rows) that are not too long. A pair's rows are kept or dropped together.
@@ -243,15 +252,12 @@ def kept_rows(entries: Iterable[tuple[str, Sequence[Row]]], kind: str, count: in
         # Never cut: a shortened row would teach reasoning without its answer, and never the stop token.
         if longest <= limit:
             rows += entry_rows
-        elif len(entry_rows) == 1:
-            too_long = Dropped(name, longest, f"{longest} tokens, and data.max_length is {limit}")
-            too_long_entries.append(too_long)
-            dropped.append(too_long)
-        else:
-            reason = f"{longest} tokens in its longer row, and data.max_length is {limit}"
-            too_long_entries.append(Dropped(name, longest, reason))
-            # The rows of a pair have their own ids.
-            dropped += [Dropped(row.id, len(row.tokens), f"its {kind} has {reason}") for row in entry_rows]
+            continue
+        where, subject = (" in its longer row", f"its {kind} has ") if len(entry_rows) > 1 else ("", "")
+        reason = f"{longest} tokens{where}, and data.max_length is {limit}"
+        too_long_entries.append(Dropped(name, longest, reason))
+        # The rows of a pair have their own ids.
+        dropped += [Dropped(row.id, len(row.tokens), f"{subject}{reason}") for row in entry_rows]
     if too_long_entries and data_config.over_length != "drop":
         worst, number = max(too_long_entries, key=lambda entry: entry.tokens), len(too_long_entries)
         others = f"; {number:,} of {count:,} are too long, and this is the longest" if number > 1 else ""
@@ -314,15 +320,9 @@ def row_problems(entries: Iterable[Entry], tokenizer: Tokenizer, template: ChatT
 def row_of(encoded: Encoded) -> Row:
     """The row of an example: its completion is learned, and the earlier turns that are to be learned."""
     example = encoded.example
-    tokens = np.array(encoded.prompt + encoded.completion, np.int32)
-    loss_mask = np.zeros(len(tokens), np.uint8)
-    for start, end in encoded.earlier:
-        loss_mask[start:end] = 1
-    # Without BOS a raw text has no prompt, and then nothing predicts its first token.
-    loss_mask[max(len(encoded.prompt), 1):] = 1
-    earlier_questions = _earlier_questions(example) if encoded.earlier else ()
+    earlier_questions = _earlier_questions(example) if example.learns_earlier else ()
     # A raw text has no question; its digest identifies it.
-    return Row(example.id, tokens, loss_mask, prompt_digest(example.prompt or example.completion),
+    return Row(example.id, encoded.tokens, encoded.loss_mask, prompt_digest(example.prompt or example.completion),
                tuple(map(prompt_digest, earlier_questions)))
 
 
@@ -343,8 +343,11 @@ def _example(trace: Trace, config: DataConfig) -> Example:
         return _raw_text(trace, config)
     parts = (trace.answer,) if reasoning == "answer_only" else (*trace.steps, trace.answer)
     completion = completion_text(trace, reasoning)
-    if reasoning != "answer_only":
-        _refuse_marks(trace, "\n".join(parts), reasoning)
+    # Gemma 4's channel is not searched for: its marks are control tokens, which are refused anyway.
+    if reasoning != "answer_only" and (mark := _REASONING_MARKS.search("\n".join(parts))):
+        raise RequestError(f"trace {trace.id} has {mark.group()} in its text and steps too",
+                           f"plain text in steps and answer, around which data.reasoning: {reasoning} writes the marks",
+                           "workings data import, which splits completions, or data.reasoning=answer_only")
     if config.learn == "all":
         _refuse_another_form(trace, reasoning)
     return Example(id=trace.id, name=f"trace {trace.id}", prompt=trace.prompt,
@@ -362,15 +365,6 @@ def _raw_text(trace: Trace, config: DataConfig) -> Example:
                            "data.template=plain data.reasoning=answer_only")
     return Example(id=trace.id, name=f"trace {trace.id}", prompt="", asked=Asked(()), completion=trace.answer,
                    parts=(trace.answer,), thinks=False)
-
-
-def _refuse_marks(trace: Trace, text: str, reasoning: str) -> None:
-    """Raise `RequestError` if the text of a trace has the marks that `data.reasoning` writes around its steps."""
-    # Gemma 4's channel is not searched for: its marks are control tokens, which are refused anyway.
-    if mark := _REASONING_MARKS.search(text):
-        raise RequestError(f"trace {trace.id} has {mark.group()} in its text and steps too",
-                           f"plain text in steps and answer, around which data.reasoning: {reasoning} writes the marks",
-                           "workings data import, which splits completions, or data.reasoning=answer_only")
 
 
 def _refuse_another_form(trace: Trace, reasoning: str) -> None:

@@ -129,7 +129,7 @@ def completion_text(trace: Trace, reasoning: str) -> str:
     """
     if reasoning == "answer_only":
         return trace.answer
-    if not any(step.strip() for step in trace.steps):
+    if not any(map(str.strip, trace.steps)):
         raise RequestError(f"trace {trace.id} has no steps", f"steps, because data.reasoning is {reasoning}",
                            "data.reasoning=answer_only, or traces with steps")
     if reasoning not in _MARKS:

@@ -22,7 +22,6 @@ from workings.data.importing.run import ImportRequest, import_records
 from workings.data.importing.sources import open_file, read_objects
 from workings.data.named_sets import SHIPPED_SETS, open_traces, shipped_items
 from workings.data.preferences import PAIRS, VERDICTS, PreferencePair, Verdict
-from workings.data.preview import unread_columns
 from workings.data.row_fields import LineFile, import_command
 from workings.data.traces import TRACES, Trace, item_json, items_bytes, traces_bytes
 from workings.environments.process import EnvironmentProcess
@@ -70,11 +69,6 @@ class RunData:
         """Number of examples sampled from a model, by its digest (`workings.samples.selection`)."""
         sources = (entry.metadata.get(DRAWN_FROM) for entry in self.examples)
         return dict(Counter(source for source in sources if isinstance(source, str)))
-
-    @property
-    def unread_columns(self) -> list[str]:
-        """Sentences about ignored columns."""
-        return unread_columns(self.examples)
 
 
 def find_data(loaded: LoadedRecipe) -> RunData:

@@ -133,6 +133,18 @@ class ChatTemplate:
         asked = Asked.of(prompt, history)
         return self.learned_text(asked, Turn("assistant", completion), self._render(asked))
 
+    def read_and_learned(self, asked: Asked, completion: str, calls: str = "") -> tuple[str, str]:
+        """`read_text` of a conversation, and `learned_text` of a completion that ends with these tool calls."""
+        if not (self.thinking or calls or asked.tools or any(turn.more for turn in asked.turns)):
+            found = self._conversation_forms.find_answered(tuple([turn.role for turn in asked.turns]))
+            if found and found[1].startswith(self.stop_text) and completion == completion.strip():
+                read = found[0].filled([turn.text for turn in asked.turns])
+                # The answer may begin in a block of thinking that the prompt has opened.
+                if not read.endswith(THINK):
+                    return read, completion + self.stop_text
+        read = self.read_text(asked)
+        return read, self.learned_text(asked, Turn("assistant", completion, more=calls), read)
+
     def read_text(self, asked: Asked) -> str:
         """Text before a completion, BOS included. Raises `RequestError` if the template changes it or hides tools."""
         text = self._render(asked)
@@ -177,13 +189,13 @@ class ChatTemplate:
         places = [place for place, turn in enumerate(asked.turns) if turn.role == "assistant"]
         learned_turns = [(number, place) for number, place in enumerate(places, start=1) if asked.turns[place].learned]
         # What the model reads before each of these turns, and before the completion.
-        reads = [self._render(replace(asked, turns=asked.turns[:place]))
+        reads = [self._render(asked._replace(turns=asked.turns[:place]))
                  for place in [*(place for _, place in learned_turns), len(asked.turns)]]
         earlier = []
         for (number, place), (read, read_later) in zip(learned_turns, pairwise(reads), strict=True):
             if not read_later.startswith(read):
                 raise self._rewritten(number, read, read_later)
-            learned = self._learned_earlier(replace(asked, turns=asked.turns[:place]), asked.turns[place], number, read)
+            learned = self._learned_earlier(asked._replace(turns=asked.turns[:place]), asked.turns[place], number, read)
             if not read_later.startswith(read + learned):
                 raise self._rewritten(number, read + learned, read_later)
             earlier.append((read, learned))
@@ -213,7 +225,7 @@ class ChatTemplate:
             self._after_calls(text, at, turn)  # only to refuse calls that are missing
         if not asked.tools:
             return
-        without_tools = self._render(replace(asked, tools=""))
+        without_tools = self._render(asked._replace(tools=""))
         if text == without_tools or any(_tool_name(tool) not in text for tool in json.loads(asked.tools)):
             raise RequestError(f"chat template `{self.name}` does not show the tools that the data describe",
                                "a template that takes `tools`, as those of models that call tools do",
@@ -335,28 +347,27 @@ class ChatTemplate:
         eos = self.tokenizer.eos_id
         return [trained] if eos is None or eos == trained else [trained, eos]
 
-    def control_counts(self, asked: Asked, said: Turn, thinks: bool = False) -> tuple[int, int]:
+    def control_counts(self, asked: Asked, calls: str, thinks: bool = False) -> list[int]:
         """Numbers of control tokens that the template itself writes: in the prompt, and in the completion.
 
-        A row with more of them has some in a user's text, where they would forge or end a turn. ``thinks``: whether
-        the completion begins with its reasoning.
+        A row with more of them has some in a user's text, where they would forge or end a turn. ``calls``: the tool
+        calls of the completion; ``thinks``: whether it begins with its reasoning.
         """
         # These numbers depend on roles, tools and calls, but not on texts.
-        turns = tuple(turn._replace(text="a") for turn in asked.turns)
-        key = (turns, asked.tools, said.more, thinks)
+        key = (tuple([turn[:1] + turn[2:] for turn in asked.turns]), asked.tools, calls, thinks)
         if key not in self._counts:
             thought = f"{THOUGHT}a\n{THOUGHT_END}" if self.thinking else f"{THINK}a\n</think>\n\n"
-            any_said = said._replace(text=f"{thought}a" if thinks else "a")
-            alike = replace(asked, turns=turns)
+            any_said = Turn("assistant", f"{thought}a" if thinks else "a", more=calls)
+            alike = asked._replace(turns=tuple([turn._replace(text="a") for turn in asked.turns]))
             read = self._render(alike)
             prompt = self.with_bos(self.tokenizer.encode(read))
             learned = self.tokenizer.encode(self.learned_text(alike, any_said, read))
             controls = self.tokenizer.control_ids
-            self._counts[key] = (sum(i in controls for i in prompt), sum(i in controls for i in learned))
+            self._counts[key] = [sum(i in controls for i in prompt), sum(i in controls for i in learned)]
         return self._counts[key]
 
     @cached_property
-    def _counts(self) -> dict[tuple[object, ...], tuple[int, int]]:
+    def _counts(self) -> dict[tuple[object, ...], list[int]]:
         return {}
 
     @cached_property

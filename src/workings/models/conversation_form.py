@@ -108,6 +108,7 @@ class ConversationForms:
         """``names``: variables of the template ``source`` besides `messages` and `add_generation_prompt`."""
         self._names = names
         self._found: dict[tuple[tuple[str, ...], bool], ConversationForm | None] = {}
+        self._answered: dict[tuple[str, ...], tuple[ConversationForm, str] | None] = {}
         statements = environment.parse(source).find_all(nodes.Stmt)
         self._writes_at_once = all(isinstance(each, _STATEMENTS) and not getattr(each, "recursive", False)
                                    for each in statements)
@@ -119,6 +120,18 @@ class ConversationForms:
         if key not in self._found:
             self._found[key] = self._rendered(roles, add_generation_prompt) if self._writes_at_once else None
         return self._found[key]
+
+    def find_answered(self, roles: tuple[str, ...]) -> tuple[ConversationForm, str] | None:
+        """The form of a prompt of these roles, and what the template writes after the text of its answer.
+
+        None unless every text is written once and in order, and the answer's begins where the prompt ends.
+        """
+        if roles not in self._answered:
+            form, whole = self.find(roles, True), self.find((*roles, "assistant"), False)
+            self._answered[roles] = (form, whole.end) if (
+                form and whole and [slot.number for slot in whole.slots] == list(range(len(roles) + 1))
+                and whole.slots[:-1] == form.slots and whole.slots[-1].before == form.end) else None
+        return self._answered[roles]
 
     def _rendered(self, roles: tuple[str, ...], add_generation_prompt: bool) -> ConversationForm | None:
         messages = [{"role": role, "content": _Sealed(f"{_SECRET} {number} raw;", f"{_SECRET} {number} trimmed;")}

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
@@ -33,8 +32,7 @@ class Turn(NamedTuple):
         return self.message() if self.learned else self.message() | {"learned": False}
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """Everything before a completion."""
 
     turns: tuple[Turn, ...]
@@ -45,4 +43,4 @@ class Asked:
     def of(cls, prompt: str, history: Sequence[tuple[str, str] | Turn] = (), tool_turns: Sequence[Turn] = (),
            tools: str = "") -> "Asked":
         """A question, the turns before it, and the turns of tools that were called for its answer."""
-        return cls((*(Turn(*turn) for turn in history), Turn("user", prompt), *tool_turns), tools)
+        return cls((*[Turn(*turn) for turn in history], Turn("user", prompt), *tool_turns), tools)

@@ -11,6 +11,7 @@ from typing import Any
 
 from workings.config.training import TrainingConfig
 from workings.data.batches import Position
+from workings.data.preview import unread_columns
 from workings.data.traces import completion_form
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import ShardSavingEngine, State
@@ -273,7 +274,7 @@ class Attempt:
             yield f"stop       {disagreement}"
         if setup.template.note:
             yield f"template   {setup.template.note}"
-        yield from (f"columns    {note}" for note in setup.data.unread_columns)
+        yield from (f"columns    {note}" for note in unread_columns(setup.data.examples))
         for finding in self.doctor.findings:
             if finding.judgement == "problem":
                 yield f"doctor     {finding.what}; {finding.why}; try: {finding.mend}"

@@ -104,7 +104,8 @@ def _about_trace(trace: Trace) -> Iterator[tuple[str, str]]:
         yield "control_text", shown(forged)
     if trace.steps:
         yield from _about_answer(trace)
-    elif not (trace.is_text or _is_chain(trace.answer)):
+    # A calculation, or several sentences or lines, show how an answer was found.
+    elif not (trace.is_text or len(_SENTENCE_ENDS.findall(trace.answer.strip())) > 1 or find_equations(trace.answer)):
         yield "no_steps", excerpt(trace.subject)
     if not trace.licence:
         yield "no_licence", trace.source or "no source either"
@@ -126,11 +127,6 @@ def _annotations(by_step: Any) -> Iterator[str]:
     for annotations in by_step if isinstance(by_step, list) else ():
         if isinstance(annotations, list):
             yield from (text for text in annotations if isinstance(text, str))
-
-
-def _is_chain(answer: str) -> bool:
-    """Whether an answer shows how it was found: a calculation, or several sentences or lines."""
-    return len(_SENTENCE_ENDS.findall(answer.strip())) > 1 or bool(find_equations(answer))
 
 
 def _about_answer(trace: Trace) -> Iterator[tuple[str, str]]:

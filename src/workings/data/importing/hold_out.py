@@ -62,19 +62,15 @@ def _chosen(traces: Sequence[Trace], n: int, seed: int) -> set[int]:
         indices_by_question.setdefault(_digest(*overlap.question_key(trace)), []).append(index)
     with_one_answer = {question: indices for question, indices in indices_by_question.items()
                        if len({traces[index].answer for index in indices}) == 1}
-    question_of_first = {indices[0]: question for question, indices in with_one_answer.items()
-                         if _is_single_question(traces[indices[0]])}
+    # An item can hold neither earlier turns nor tools.
+    question_of_first = {first: question for question, (first, *_) in with_one_answer.items() if not (
+        traces[first].history or traces[first].tools or traces[first].tool_turns or traces[first].calls)}
     most = len(question_of_first)
     if most < n:
         raise RequestError(f"--hold-out {n} is too many",
                            f"at most {most}: this number of the {len(traces)} traces have a unique question, "
                            "with one answer and without earlier turns", f"--hold-out {max(1, most // 10)}")
     return set(sorted(question_of_first, key=lambda index: _digest(seed, question_of_first[index]))[:n])
-
-
-def _is_single_question(trace: Trace) -> bool:
-    """Whether an item can hold all that is asked: it has no earlier turns and no tools."""
-    return not (trace.history or trace.tools or trace.tool_turns or trace.calls)
 
 
 def _resembling(traces: Sequence[tuple[int, Trace]], id_of_question: Mapping[str, str]) -> dict[int, str]:
