@@ -15,7 +15,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.evaluation.making import write_lines
+from tests.evidence.packs import two_runs
 from tests.launching.making import WHEEL, write_wheel
+from tests.reports import making as reported
 from tests.runs import rewarded
 from tests.samples.making import samples_unit
 from tools.command_reference import PROGRAM
@@ -48,8 +50,10 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
                                         for item in items])
     write_lines(folder / "wrong.jsonl", [{"id": item["id"], "completion": "It is 1."} for item in items])
     write_lines(folder / "fewer.jsonl", items[:3])
-    for run, name, place in (("a", "a", "baselines"), ("b", "b", "baselines"), ("b", "a", "others")):
-        call(folder, f"compare {folder}/runs/{run} --save {folder}/{place}/{name}")
+    reported.two_runs(folder / "pair")
+    for run, name, place in (("steps", "a", "baselines"), ("plain", "b", "baselines"), ("plain", "a", "others")):
+        call(folder, f"compare {folder}/pair/{run} --save {folder}/{place}/{name}")
+    two_runs(folder / "small")
     samples_unit(folder / "samples")
     recipe = rewarded.write(folder).read_text()
     (folder / "short.yaml").write_text(recipe.replace("max_length: 64, buckets: [64]", "max_length: 24, buckets: [24]"))

@@ -1,6 +1,5 @@
 """Keys that decide nothing next to another key, or do not go together, are refused in a recipe that a person wrote."""
 
-
 import pytest
 
 from tests.config.minimal_recipe import MINIMAL

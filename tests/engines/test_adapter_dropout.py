@@ -1,6 +1,7 @@
 """Dropout of adapters on both engines: peft's formula with the same masks, and masks that depend on the place alone."""
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,11 @@ Masks = dict[str, list[np.ndarray]]
 """By the name of a projection, one ``[micro batches x rows, S, in]`` for each step: True where a number is kept."""
 
 
-def opened(name: str, **changes: Any) -> Any:
-    return find_engine(name).engine.open(request(SHAPE, **{"method": LORA} | changes))
+@cache
+def opened(name: str, *, dropout: float = RATE, remat: str = "none") -> Any:
+    """An engine for several tests, because each engine compiles its own programs."""
+    return find_engine(name).engine.open(request(
+        SHAPE, method=LORA.model_copy(update={"dropout": dropout}), memory=MemoryConfig(remat=remat)))
 
 
 def batch(number: int) -> Batch:
@@ -93,7 +97,7 @@ def test_steps_equal_peft_with_the_same_masks(name: str, run: Callable[..., Any]
         def forward(self, x: Any) -> Any:
             return x * torch.from_numpy(next(self.kept)) / (1 - RATE)
 
-    engine = opened(name, memory=MemoryConfig(remat="none"))
+    engine = opened(name)
     state = engine.init(3)
     engine.export(state, tmp_path)
     found, masks = run(engine, state)
@@ -115,7 +119,7 @@ def test_steps_equal_peft_with_the_same_masks(name: str, run: Callable[..., Any]
         expected.append(float(loss.detach()))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     # The second forward of checkpointing drops the same.
-    again = opened(name, memory=MemoryConfig(remat="layer"))
+    again = opened(name, remat="layer")
     assert trained(again, again.init(3))[1] == pytest.approx(found, rel=1e-6)
     every = [mask for each in masks.values() for mask in each]
     # Half of a mask is that of the other micro batch.
@@ -146,7 +150,7 @@ def test_a_resumed_run_drops_the_same_and_another_seed_does_not(name: str, tmp_p
 
 @ENGINES
 def test_only_training_steps_drop(name: str, tmp_path: Path) -> None:
-    dropping, plain = (opened(name, method=LORA.model_copy(update={"dropout": rate})) for rate in (RATE, 0.0))
+    dropping, plain = opened(name), opened(name, dropout=0.0)
     state, _ = trained(dropping, dropping.init(0), 2)
     dropping.save(state, tmp_path)
     same = plain.restore(tmp_path)

@@ -91,8 +91,7 @@ def assert_equal_to_transformers(engine: Any, state: Any, folder: Path) -> None:
     """
     engine.export(state, folder)
     model, draw = plain(folder), np.random.default_rng(5)
-    # In rows of this Gemma 4 roundings grow.
-    # At single positions of other rows roundings of this Gemma 4 grow to 6e-5.
+    # At single positions of longer rows roundings of this Gemma 4 grow to 6e-5.
     length = 14 if engine.spec.shape.family == "gemma4" else 40
     tokens = np.random.default_rng(0).integers(0, 61, (2, length)).astype(np.int32)
     ours, theirs = our_logits(engine, state, tokens), their_logits(model, tokens)

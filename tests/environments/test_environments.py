@@ -110,10 +110,10 @@ def test_an_environment_that_hangs_is_killed(tmp_path: Path) -> None:
 
 def test_an_environment_has_the_memory_that_its_recipe_names(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("class Large:\n    def reset(self, seed, row):\n"
-                                     "        return str(len(bytearray(3 << 30)))\n"
+                                     "        return str(len(bytearray(1 << 30)))\n"
                                      "    def step(self, text):\n        return '', 0.0, True\n")
     with EnvironmentProcess(settings(tmp_path, name="own.py:Large", memory_gib=8.0)) as process:
-        assert process.reset([(1, {"id": "x"})]) == [str(3 << 30)]
+        assert process.reset([(1, {"id": "x"})]) == [str(1 << 30)]
     with (EnvironmentProcess(settings(tmp_path, name="own.py:Large", memory_gib=1.0)) as process,
           pytest.raises(RewardError, match="MemoryError")):
         process.reset([(1, {"id": "x"})])

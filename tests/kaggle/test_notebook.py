@@ -199,8 +199,6 @@ def test_an_attached_output_is_resumed(play: Play, tmp_path: Path) -> None:
     assert (tmp_path / "runs" / "gemma-2b-v5e8.partial").is_dir()
 
 
-# --- the whole ----------------------------------------------------------------------------------------------------
-
 ON_TWO_CARDS = load_recipe("smoke-tiny", ["engine=torch", "device=cpu", "mesh.fsdp=2", "evaluation=null"])
 
 

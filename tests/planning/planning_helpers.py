@@ -1,6 +1,5 @@
 """A recipe and a shape small enough to count by hand."""
 
-
 from workings.config.load import check_recipe
 from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest, MeshShape

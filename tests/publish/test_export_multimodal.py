@@ -168,8 +168,6 @@ def test_an_export_without_the_weights_it_began_with_is_refused(whole: Path, run
     assert not (tmp_path / "out").exists()
 
 
-# --- adapters ---------------------------------------------------------------------------------------------------
-
 @pytest.mark.parametrize("family", TOWERS)
 def test_peft_puts_adapters_on_the_text_part_of_the_whole_model_and_on_nothing_else(family: str,
                                                                                     tmp_path: Path) -> None:

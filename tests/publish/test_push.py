@@ -68,7 +68,7 @@ def tuned(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe = write_recipe(folder)
     recipe.write_text(re.sub(r"model:\n.*\n.*\ntokenizer: train", "model: {source: pretrained, id: base}\n"
                              "tokenizer: model", recipe.read_text()))
-    train(str(recipe), folder / "runs" / "tuned")
+    train(str(recipe), folder / "runs" / "tuned", ["engine=torch"])
     return folder / "runs" / "tuned"
 
 

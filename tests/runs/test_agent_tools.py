@@ -11,7 +11,8 @@ from workings.cli.mcp import AgentTools
 from workings.errors import RequestError
 from workings.record.layout import MANIFEST
 
-WORDS = ["training.steps=2", "evaluation={traces: addition, items: none, every_steps: 2}"]
+WORDS = ["engine=unigram", "training.steps=2", "evaluation={traces: addition, items: none, every_steps: 2}"]
+"""With the engine that imports no framework: every tool is a process of its own."""
 
 
 def test_nothing_starts_without_a_plan_or_outside_of_the_folder(tmp_path: Path) -> None:

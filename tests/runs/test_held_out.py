@@ -1,6 +1,5 @@
 """Held-out items next to rewards: in the lines, and the same after a stop."""
 
-
 import pytest
 
 from tests.runs import rewarded

@@ -29,8 +29,6 @@ def device(**changes):
                           "versions": {}, "reason": "asked for"} | changes)
 
 
-
-
 def test_the_verdict_comes_before_any_weight_is_read(tmp_path, monkeypatch):
     folder, out = tmp_path / "weights", tmp_path / "run"
     folder.mkdir()

@@ -70,12 +70,12 @@ def test_what_is_drawn_is_what_the_first_update_learns_from(recipe, tmp_path):
             heard.append(what)
 
     with report_progress_to(Listens()):
-        found = check_rewards(recipe, prompts=2)
-    assert heard[:3] == ["reading the data", "opening the model with the engine jax",
+        found = check_rewards(recipe, ["engine=torch"], prompts=2)
+    assert heard[:3] == ["reading the data", "opening the model with the engine torch",
                          "sampling completions of 2 prompts"]
     values = found.to_json()["samples"]
     assert (values["count"], values["max_new_tokens"]) == (8, 16)
-    run = train(recipe, tmp_path / "run", ["training.steps=1"]).run
+    run = train(recipe, tmp_path / "run", ["engine=torch", "training.steps=1"]).run
     rollout = loads((run / rollout_file(1)).read_bytes())
     assert [each.prompt for each in found.prompts] == rollout["prompts"]
     assert [sample.tokens for sample in found.samples] == rollout["lengths"]

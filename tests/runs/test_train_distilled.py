@@ -99,7 +99,7 @@ def test_adapters_beside_other_weights_do_not_teach(tmp_path):
     tuned = tmp_path / "tuned.yaml"
     tuned.write_text(distilled.TEACHER)
     train(str(tuned), tmp_path / "tuned", ["model={source: pretrained, id: base}", "tokenizer=model",
-                                           "method.name=lora", "training.steps=1"])
+                                           "method.name=lora", "training.steps=1", "engine=torch"])
     loaded = load_recipe(str(recipe), ["algorithm.teacher=tuned"])
     tokenizer = Tokenizer.load(tmp_path / "tuned" / "config" / "tokenizer")
     shape = replace(find_shape(loaded), vocab_size=tokenizer.vocab_size)
@@ -187,7 +187,7 @@ def test_bits_that_the_teachers_matrices_cannot_have_are_refused_by_the_recipes_
 
 @pytest.mark.slow
 def test_adapters_of_a_student_learn_from_another_model_than_the_one_below_them(recipe, tmp_path):
-    done = train(str(recipe), tmp_path / "run", ["method.name=lora", "training.steps=2"])
+    done = train(str(recipe), tmp_path / "run", ["engine=torch", "method.name=lora", "training.steps=2"])
     first = lines_of(done.run)[0]
     assert first["kl_teacher"] > 0.1, "the model below the adapters is the student itself, at a distance of 0"
     # With one update a rollout every ratio is 1, so the loss is minus the mean advantage: the divergence.
@@ -224,7 +224,7 @@ def test_on_traces_the_student_comes_closer_to_its_teacher(on_traces, tmp_path, 
 def test_what_was_asked_is_not_asked_again(on_traces, tmp_path, monkeypatch):
     """Asked in files of two batches; the teacher is gone after the first file, and there again when it is resumed."""
     monkeypatch.setattr(top_tokens, "MAX_BATCHES", 2)
-    asked = []
+    asked, words = [], ["engine=torch"]
 
     def stop_after(most):
         def record(said):
@@ -237,13 +237,13 @@ def test_what_was_asked_is_not_asked_again(on_traces, tmp_path, monkeypatch):
     contents = top_tokens.to_bytes
     monkeypatch.setattr("workings.ways.parts.row_data.to_bytes", stop_after(2))
     with pytest.raises(KeyboardInterrupt):
-        train(str(on_traces), tmp_path / "run", [])
+        train(str(on_traces), tmp_path / "run", words)
     assert [path.name for path in (tmp_path / "run.partial" / TOP_TOKENS).iterdir()] == ["part_000000.safetensors"]
     monkeypatch.setattr("workings.ways.parts.row_data.to_bytes", contents)
-    run = train(str(on_traces), tmp_path / "run", [], resume=True).run
+    run = train(str(on_traces), tmp_path / "run", words, resume=True).run
     events = [json.loads(line) for line in (run / EVENTS).read_text().splitlines()]
     assert [event["part"] for event in events if event["kind"] == "teacher_asked"] == [0, 1]
-    straight = train(str(on_traces), tmp_path / "straight", []).run
+    straight = train(str(on_traces), tmp_path / "straight", words).run
     names = ["part_000000.safetensors", "part_000001.safetensors"]
     for name in names:
         assert (run / TOP_TOKENS / name).read_bytes() == (straight / TOP_TOKENS / name).read_bytes()

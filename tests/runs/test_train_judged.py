@@ -14,7 +14,8 @@ from workings.runs.judge_check import check_judge
 from workings.runs.train import train
 from workings.scoring.model_judge import score_of
 
-WORDS = ("rewards=[{scorer: judge, file: judge.json}, {scorer: length, weight: 0.1}]", "training.steps=2")
+WORDS = ("engine=torch", "training.steps=2",
+         "rewards=[{scorer: judge, file: judge.json}, {scorer: length, weight: 0.1}]")
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.engines.tiny import request, tiny_shape
 from tests.runs.runs_helpers import forty_additions, last_weights, resumed_bit_for_bit
-from workings.engines.jax.engine import JaxEngine
+from workings.engines.torch.engine import TorchEngine
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import verify
 from workings.models.tokenizer_training import train_tokenizer
@@ -16,7 +16,7 @@ from workings.runs.train import train
 
 pytestmark = pytest.mark.slow
 WORDS = ["model={source: pretrained, id: base}", "tokenizer=model", "data.template=plain", "training.steps=4",
-         "training.learning_rate=1e-2", "evaluation={}",
+         "training.learning_rate=1e-2", "evaluation={}", "engine=torch",
          "method={name: lora, rank: 4, alpha: 8, dropout: 0.1, target_modules: [q_proj, v_proj, down_proj]}"]
 
 
@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     traces, _ = forty_additions()
     tokenizer = train_tokenizer((trace.prompt for trace in traces), 512)
     tokenizer.save(base)
-    engine = JaxEngine.open(request(tiny_shape(vocab=tokenizer.vocab_size)))
+    engine = TorchEngine.open(request(tiny_shape(vocab=tokenizer.vocab_size)))
     engine.export(engine.init(0), base)
     (place / "recipe.yaml").write_text(shipped_recipes()["smoke-tiny"])
     train(str(place / "recipe.yaml"), place / "runs" / "straight", WORDS)
@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_stopped_run_resumes_bit_for_bit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = resumed_bit_for_bit(JaxEngine, folder, WORDS, monkeypatch)
+    out = resumed_bit_for_bit(TorchEngine, folder, WORDS, monkeypatch)
     assert sorted(last_weights(out)) == [
         "step_000004/adapter_model.safetensors", "step_000004/optimizer.safetensors"]
     assert verify(out).failed == 0

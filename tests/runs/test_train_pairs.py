@@ -28,6 +28,7 @@ from workings.ways.parts.replays import replay
 
 pytestmark = pytest.mark.slow
 OTHERS = ("kto", "orpo", pytest.param("simpo", marks=pytest.mark.full))
+TORCH = ("engine=torch",)
 LORA = ("method={name: lora, rank: 4, dropout: 0.1}", "training.learning_rate=0.01")
 
 
@@ -46,8 +47,8 @@ def write_verdicts(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
-    """The recipe, and a run that was never killed."""
-    return killed.begin(killed.write_pairs(tmp_path_factory.mktemp("pairs")), ())
+    """The recipe, and a run of PyTorch that was never killed; other runs here are of JAX."""
+    return killed.begin(killed.write_pairs(tmp_path_factory.mktemp("pairs")), TORCH)
 
 
 @pytest.fixture(scope="module", params=OTHERS)
@@ -84,7 +85,7 @@ def test_a_report_draws_rewards_and_calls_no_objective_a_loss(begun, tmp_path):
 
 
 def test_killed_after_a_checkpoint_it_ends_bit_for_bit_the_same(begun, start_forked):
-    killed.assert_ends_alike(begun, (), "rename checkpoints/.step_000004", start_forked)
+    killed.assert_ends_alike(begun, TORCH, "rename checkpoints/.step_000004", start_forked)
 
 
 def test_steps_are_taken_again_and_wrong_ones_differ(begun):

@@ -1,6 +1,5 @@
 """Runs that learn from rewards, killed while they draw or write, end bit for bit like one that was not."""
 
-
 import pytest
 
 from tests.evaluation.making import items as tiny_items

@@ -1,6 +1,5 @@
 """What is shown while a run trains: rates of a window behind compilation, completions on one line."""
 
-
 from workings.hardware.memory import PROCESS_PEAK
 from workings.record.metrics import pace
 from workings.record.number_text import about, duration
