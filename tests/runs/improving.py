@@ -44,7 +44,7 @@ def write_task(folder: Path, *, engine: str = "jax") -> Path:
 def improved(folder: Path) -> Path:
     """`out` of a round, in its task's folder."""
     def make(place: Path) -> None:
-        recipe = write_task(place, engine="torch")
+        recipe = write_task(place)
         with contextlib.chdir(place):
             improve(str(recipe), place / "out", request=ImproveRequest(rounds=1, prompts="prompts.jsonl",
                                                                        all_rounds=True))

@@ -44,6 +44,7 @@ class JaxEngine(JaxPlanning):
         self._steps: dict[Any, Any] = {}
         self._forward: dict[Any, Any] = {}
         self._generator = Generator(self.spec)
+        self._random_params = jax.jit(partial(spec.initial_params, self.spec), out_shardings=self.shardings["params"])
         self.compilations = 0
         """Number of step programs compiled so far: one for each batch shape."""
 
@@ -91,9 +92,8 @@ class JaxEngine(JaxPlanning):
 
     def _first_params(self, weights: Path | None, seed: int) -> Any:
         """Initial parameters: weights from a directory or random ones from the seed, and new adapters."""
-        make = jax.jit(partial(spec.initial_params, self.spec), out_shardings=self.shardings["params"])
         if weights is None:
-            return make(np.uint32(seed))
+            return self._random_params(np.uint32(seed))
         params = checkpoint.load_params(weights, self.spec, self.abstract_state["params"], self.shardings["params"],
                                         seed)
         return_free_memory()
