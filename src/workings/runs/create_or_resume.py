@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from workings.config.load import LoadedRecipe, RecipeLike, load_recipe
 from workings.config.overrides import Overrides
@@ -38,23 +38,14 @@ def load_to_resume(recipe: RecipeLike, overrides: Overrides, out: Path, say: Cal
     return load_recipe(recipe, overrides)
 
 
-class ResumedRun(NamedTuple):
-    """The opened directory of a run that did not finish."""
-
-    writer: RunWriter
-    checkpoint: Checkpoint | None
-    """The newest complete one."""
-    had_begun: bool
-    """Whether an earlier attempt began."""
-
-
-def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str, int], attempt: str) -> ResumedRun:
+def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str, int],
+               attempt: str) -> tuple[RunWriter, Checkpoint | None, bool]:
     """Opens the directory of a run that did not finish, after its newest complete checkpoint.
 
     Another number of devices may resume it if a micro batch over all devices has the same rows. ``request`` and
     ``mesh`` (sizes of its axes) are those of this attempt, see `workings.runs.run_metadata.request_of`; ``attempt`` is
-    the digest of its line in the list of attempts. Raises `RequestError` if there is nothing to resume or the request
-    differs, and `RecordError`.
+    the digest of its line in the list of attempts. Returns that checkpoint, too, and whether an earlier attempt began.
+    Raises `RequestError` if there is nothing to resume or the request differs, and `RecordError`.
     """
     # Before renaming, so that a refused request leaves a sealed run in place.
     if (out / layout.SEAL).is_file() and RunRecord.open(out).status != "complete":
@@ -79,7 +70,7 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
     except BaseException:
         writer.close()
         raise
-    return ResumedRun(writer, checkpoint, had_begun)
+    return writer, checkpoint, had_begun
 
 
 def evaluation_is_missing(out: Path) -> bool:
