@@ -79,12 +79,6 @@ def kernel_metadata(user: str, name: str, machine: Machine) -> dict[str, Any]:
         "model_sources": []}
 
 
-def dataset_metadata(user: str) -> dict[str, Any]:
-    """Contents of `dataset-metadata.json`."""
-    title = DATASET_SLUG.replace("-", " ")
-    return {"id": f"{user}/{DATASET_SLUG}", "title": title, "licenses": [{"name": "Apache 2.0"}]}
-
-
 @dataclass(frozen=True, kw_only=True)
 class NotebookRequest:
     """What a notebook is made from."""

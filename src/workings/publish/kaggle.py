@@ -145,4 +145,6 @@ def _write_dataset(folder: Path, wheel: Path, data: dict[str, Path], user: str) 
     digests = {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(folder.rglob("*"))
                if path.is_file()}
     atomic.write_bytes(folder / SUMS, sums_text(digests))
-    atomic.write_text(folder / "dataset-metadata.json", json.dumps(notebook.dataset_metadata(user), indent=2) + "\n")
+    metadata = {"id": f"{user}/{notebook.DATASET_SLUG}", "title": notebook.DATASET_SLUG.replace("-", " "),
+                "licenses": [{"name": "Apache 2.0"}]}
+    atomic.write_text(folder / "dataset-metadata.json", json.dumps(metadata, indent=2) + "\n")
