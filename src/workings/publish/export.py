@@ -23,6 +23,7 @@ from workings.publish.gguf_file import write_gguf
 from workings.record import atomic
 from workings.record.digest import file_digest
 from workings.record.manifest import LEFT_ASIDE
+from workings.record.reader import RunRecord
 from workings.record.values import Absent, absent
 from workings.runs.open_model import ALONE, AS_RECORDED, TrainedModel, open_run, starting_weights
 
@@ -40,10 +41,11 @@ CONFIG_FORM = "5.0.0"
 of the pre-tokenizer of a large vocabulary."""
 
 
-def published_id(opened: TrainedModel) -> str | None:
+def published_id(run: RunRecord) -> str | None:
     """Id on the Hub of the weights that a run began with; None for a local folder, and for random weights."""
-    model, revision = opened.recipe.model, str(opened.run.manifest.model_revision)
-    return model.id if isinstance(model, FromPretrained) and not is_local(revision) and revision != STORED else None
+    revision = run.manifest.model_revision
+    is_on_hub = isinstance(revision, str) and not is_local(revision) and revision != STORED
+    return run.manifest.model_id if is_on_hub else None
 
 
 def first_folder(opened: TrainedModel) -> Path | Absent:
@@ -75,7 +77,7 @@ def carry_over(opened: TrainedModel, directory: Path, *, tokenizer: bool = True)
         shutil.copyfile(base / name, directory / name)
     if same and tokenizer:
         _suppress(base, directory)
-    carried = {"from": published_id(opened) or base.name, "files": sorted(copied)}
+    carried = {"from": published_id(opened.run) or base.name, "files": sorted(copied)}
     return carried if same or not forms else carried | {"left": dict.fromkeys(forms, OTHER_TOKENIZER)}
 
 
@@ -186,7 +188,7 @@ def _write_safetensors(opened: TrainedModel, directory: Path, stop: StopTokens) 
     write_object(directory / CONFIG, values | _special_ids(session.tokenizer, stop))
     adapters = directory / ADAPTER_FOLDER / ADAPTER_CONFIG
     # Adapters name the published weights that they belong to; a local folder has no such name.
-    if adapters.parent.is_dir() and (name := published_id(opened)):
+    if adapters.parent.is_dir() and (name := published_id(opened.run)):
         write_object(adapters, read_object(adapters) | {
             "base_model_name_or_path": name, "revision": str(opened.run.manifest.model_revision)})
 
