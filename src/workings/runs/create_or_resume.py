@@ -1,8 +1,7 @@
 """Names and opens a run directory: a new one, or that of a killed, interrupted or failed run after its checkpoint."""
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +15,7 @@ from workings.inputs.resolve import RANDOM
 from workings.record import jsonl, layout
 from workings.record.canonical import loads, read_json
 from workings.record.checkpoints import Checkpoint, CheckpointStore
-from workings.record.layout import partial_path
+from workings.record.layout import numbered, partial_path
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
 from workings.record.writer import RunWriter
@@ -165,12 +164,6 @@ def _before(folders: Sequence[Path], relative: str) -> dict[str, Any]:
     paths = [folder / relative for folder in folders]
     values: dict[str, Any] = next((loads(path.read_bytes()) for path in paths if path.is_file()), {})
     return values
-
-
-def numbered(name: str) -> Iterator[str]:
-    """NAME, NAME-2, NAME-3, and so on."""
-    yield name
-    yield from (f"{name}-{number}" for number in count(2))
 
 
 def run_directory(name: str, *, resume: bool = False) -> Path:

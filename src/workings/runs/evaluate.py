@@ -23,9 +23,8 @@ from workings.hints import pip_install
 from workings.inputs.datasets import read_prompts
 from workings.models.turns import Turn
 from workings.record import jsonl
-from workings.record.layout import PROMPTS, ROWS
+from workings.record.layout import PROMPTS, ROWS, numbered
 from workings.record.progress import slow_operation
-from workings.runs.create_or_resume import numbered
 from workings.runs.open_model import ALONE, AS_RECORDED, WeightsRequest, open_model, open_run, open_untrained
 from workings.runs.python_api.given import Rows, items_file
 from workings.scoring.items import Item
