@@ -75,8 +75,10 @@ def carry_over(opened: TrainedModel, directory: Path, *, tokenizer: bool = True)
     for name in copied:
         # Without times and permissions: an equal model gives an equal folder.
         shutil.copyfile(base / name, directory / name)
-    if same and tokenizer:
-        _suppress(base, directory)
+    file, own_file = base / GENERATION_CONFIG, directory / GENERATION_CONFIG
+    # Of the base's settings only this list: stop tokens and temperature stay the run's.
+    if same and tokenizer and file.is_file() and (tokens := read_object(file).get(SUPPRESSED_TOKENS_KEY)):
+        write_object(own_file, read_object(own_file) | {SUPPRESSED_TOKENS_KEY: tokens})
     carried = {"from": published_id(opened.run) or base.name, "files": sorted(copied)}
     return carried if same or not forms else carried | {"left": dict.fromkeys(forms, OTHER_TOKENIZER)}
 
@@ -88,14 +90,6 @@ def _file_names(folder: Path, patterns: Sequence[str]) -> list[str]:
 def has_tokenizer(base: Path, tokenizer: Tokenizer) -> bool:
     """Whether a folder has this very tokenizer."""
     return (base / "tokenizer.json").is_file() and Tokenizer.load(base).digest == tokenizer.digest
-
-
-def _suppress(base: Path, directory: Path) -> None:
-    """Copy the base's list of tokens that are never to be written; stop tokens and temperature stay the run's."""
-    file = base / GENERATION_CONFIG
-    if file.is_file() and (tokens := read_object(file).get(SUPPRESSED_TOKENS_KEY)):
-        own = read_object(directory / GENERATION_CONFIG)
-        write_object(directory / GENERATION_CONFIG, own | {SUPPRESSED_TOKENS_KEY: tokens})
 
 
 @dataclass(frozen=True, kw_only=True)
