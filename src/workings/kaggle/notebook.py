@@ -16,7 +16,6 @@ from workings.hardware.catalog import targets
 from workings.hardware.device import without_alias
 
 DATASET_SLUG = "workings-wheel"
-_USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _CELL = re.compile(r"^# %%(?P<markdown> \[markdown\])?\n", re.MULTILINE)
 _MARK = re.compile(r"@@([A-Z0-9_]+)@@")
 
@@ -60,12 +59,6 @@ def find_machine(name: str, device: str) -> Machine:
 def slug(title: str) -> str:
     """The slug that Kaggle makes of a title: lower case, with dashes."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
-
-
-def check_user(user: str) -> None:
-    """Raise `RequestError` for what cannot be a user's name."""
-    if not _USER.fullmatch(user):
-        raise RequestError(f"--user cannot be {user}", "your name on Kaggle, as in kaggle.com/NAME", "--user NAME")
 
 
 def kernel_metadata(user: str, name: str, machine: Machine) -> dict[str, Any]:
