@@ -230,19 +230,15 @@ def _file(data: given.Rows) -> str:
     """The file or shipped set that was named; empty where rows were given."""
     if not isinstance(data, str | Path):
         return ""
+    name = _absolute(str(data))
     # A name without a suffix may be a shipped set. A missing file is reported at its path.
-    return _existing(str(data)) or (str(Path(data).absolute()) if Path(data).suffix else str(data))
-
-
-def _existing(name: str) -> str:
-    """The absolute path of a file or folder that exists here; empty for any other name."""
-    path = Path(name).expanduser()
-    return str(path.resolve()) if path.exists() else ""
+    return str(Path(name).absolute()) if Path(name).suffix else name
 
 
 def _absolute(name: str) -> str:
     """The absolute path of a file or folder that exists here; any other name as it is."""
-    return _existing(name) or name
+    path = Path(name).expanduser()
+    return str(path.resolve()) if path.exists() else name
 
 
 def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overrides: Overrides = (), *,
