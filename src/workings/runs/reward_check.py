@@ -108,7 +108,7 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
     turns, _ = prompt_set.take(Position(0, 0), min(prompts, len(prompt_set.prompts)))
     written = _written_texts(resolved, settings, turns)
     with RewardProcess(settings) as rewarder:
-        sampled = _sampled_texts(resolved, rewarder, turns) if model else [[] for _ in turns]
+        sampled = _sampled_texts(resolved, settings, rewarder, turns) if model else [[] for _ in turns]
         texts = [text for named, own in zip(written, sampled, strict=True) for text in (*named.values(), *own)]
         with slow_operation(f"rewarding {len(texts):,} texts"):
             values = rewarder.score(texts)
@@ -159,14 +159,14 @@ def _written_texts(resolved: ResolvedRun, settings: RewardSettings,
     return written
 
 
-def _sampled_texts(resolved: ResolvedRun, rewarder: RewardProcess,
+def _sampled_texts(resolved: ResolvedRun, settings: RewardSettings, rewarder: RewardProcess,
                    turns: Sequence[PromptTurn]) -> list[list[CompletionToReward]]:
     """One group of the model's completions of each prompt, as for the first update."""
     recipe = resolved.recipe
     with slow_operation(f"opening the model with the engine {recipe.engine}"):
         engine = find_engine(recipe.engine).engine.open(
             EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory))
-        data = PromptData(resolved=resolved, prompts=prompts_of(resolved), rewards=reward_settings(resolved.loaded),
+        data = PromptData(resolved=resolved, prompts=prompts_of(resolved), rewards=settings,
                           devices=row_devices(engine.describe().mesh))
         sampler = data.rollout_sampler(engine, rewarder)
         state = resolved.initial_state(engine, recipe.seed, trainable=False)
