@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from workings.engines.session import ModelSession
 from workings.errors import RequestError
 from workings.evaluation.predictions import UnscoredCompletion, prediction_line, sanitised, summarize
 from workings.evaluation.run import unit_config
@@ -15,9 +16,6 @@ from workings.scoring.form import check_steps, reasoning_text
 from workings.scoring.items import Item
 from workings.scoring.judge import Judgement
 from workings.scoring.scorers import is_score
-
-if TYPE_CHECKING:
-    from workings.engines.session import ModelSession
 
 USUAL_METRICS = ("exact_match", "acc")
 
@@ -82,7 +80,7 @@ class Task(Protocol):
     def texts(self) -> Mapping[str, Sequence[str]]:
         """Item's id -> all its texts; empty if the program tells them only while it asks."""
 
-    def answer(self, session: "ModelSession") -> AnsweredTask:
+    def answer(self, session: ModelSession) -> AnsweredTask:
         """Let a model answer all items and the program score the answers."""
 
 
