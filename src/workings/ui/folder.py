@@ -200,6 +200,18 @@ def _is_unit(path: Path) -> bool:
     return any((path / name).is_file() for name in names)
 
 
+def end_of_text(path: Path, characters: int) -> str:
+    """The end of a text file, at most this many characters; empty if there is no plain file."""
+    try:
+        file = open_plain(path)
+    except RecordError:
+        return ""
+    with file:
+        # A character has at most four bytes.
+        file.seek(max(0, os.fstat(file.fileno()).st_size - 4 * characters))
+        return file.read(4 * characters).decode("utf-8", "replace")[-characters:]
+
+
 def read_lines(path: Path) -> Parsed[list[dict[str, Any]]]:
     """The objects in a file of JSON lines, with their bytes in memory; none without a file.
 
