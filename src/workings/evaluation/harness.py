@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from workings.engines.session import ModelSession
 from workings.errors import RequestError
-from workings.evaluation.predictions import UnscoredCompletion, prediction_line, sanitised, summarize
+from workings.evaluation.predictions import UnscoredCompletion, prediction_line, read_predictions, sanitised, summarize
 from workings.evaluation.run import unit_config
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
@@ -95,7 +95,7 @@ def seal_task(found: AnsweredTask, out: Path, *, made_from: str | None, facts: M
     with EvaluationWriter(out, config) as unit:
         unit.finished_chunks([])  # removes the lines of an earlier attempt
         unit.append([_line(answer, found.rule) for answer in found.answers])
-        scorecard, summary = summarize(unit.recorded_samples(), "mean", {})
+        scorecard, summary = summarize(read_predictions(unit.predictions), "mean", {})
         unit.seal(summary)
     return scorecard
 

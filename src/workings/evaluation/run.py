@@ -11,7 +11,7 @@ from workings.engines.base import Completion, Engine, Sampler
 from workings.engines.session import ModelSession
 from workings.errors import RequestError
 from workings.evaluation.external import ExternalPredictions
-from workings.evaluation.predictions import UnscoredCompletion, prediction_line, sanitised, summarize
+from workings.evaluation.predictions import UnscoredCompletion, prediction_line, read_predictions, sanitised, summarize
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings, is_aggregate
 from workings.evaluation.unit import EvaluationWriter, refuse_existing
@@ -142,7 +142,7 @@ def score_and_seal(work: GenerationJob, out: Path, *, kind: str = "eval",
             tokens_text = f", {tokens:,} tokens" if tokens else ""
             report_progress.reaches(answered, total, f"items ({percent(answered / total, 0)}){tokens_text}")
         # From the file, which also has the chunks of an earlier attempt.
-        scorecard, summary = summarize(unit.recorded_samples(), work.settings.aggregate, work.problems)
+        scorecard, summary = summarize(read_predictions(unit.predictions), work.settings.aggregate, work.problems)
         finish(unit.partial)
         unit.seal(summary, kind)
     return scorecard
