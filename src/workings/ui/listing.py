@@ -175,8 +175,11 @@ def _unsealed(folder: Folder, path: Path) -> dict[str, Any]:
 
 
 def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    _, _, curve = headline_values(lines)
+    if len(curve) > CURVE_POINTS:
+        curve = [curve[round(number * (len(curve) - 1) / (CURVE_POINTS - 1))] for number in range(CURVE_POINTS)]
     return {"steps": int(lines[-1]["step"]) if lines else 0, "tokens": sum(int(line["tokens"]) for line in lines),
-            "loss": float(lines[-1]["loss"]) if lines else None, "curve": _curve(lines)}
+            "loss": float(lines[-1]["loss"]) if lines else None, "curve": curve}
 
 
 def headline_values(lines: list[dict[str, Any]]) -> tuple[str, str, list[float]]:
@@ -190,13 +193,6 @@ def headline_values(lines: list[dict[str, Any]]) -> tuple[str, str, list[float]]
 
 def _is_finite(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
-
-
-def _curve(lines: list[dict[str, Any]]) -> list[float]:
-    _, _, values = headline_values(lines)
-    if len(values) <= CURVE_POINTS:
-        return values
-    return [values[round(number * (len(values) - 1) / (CURVE_POINTS - 1))] for number in range(CURVE_POINTS)]
 
 
 def _accuracy(folder: Folder, unit: Path) -> dict[str, Any]:
