@@ -1,16 +1,13 @@
 """`workings doctor`: what is wrong on this machine, why it matters, and how to fix it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from workings.cli.options import OverridesArgument, refuse_unread
 from workings.cli.output import answer
 from workings.errors import RequestError
-
-if TYPE_CHECKING:
-    from workings.runs.parity import Parity
 
 
 def doctor_command(
@@ -39,7 +36,7 @@ def doctor_command(
         from workings.runs.parity import parity
 
         result = parity(recipe, overrides or (), own_model=whole, steps=steps)
-        answer(result.to_json(), parity_table(result), not result.passed)
+        answer(result.to_json(), result.text(), not result.passed)
         return
     refuse_unread("without --engines", "these with --engines", "steps", "whole")
     from workings.config.load import load_recipe
@@ -47,20 +44,6 @@ def doctor_command(
 
     examination = doctor(load_recipe(recipe, overrides or ()) if recipe else None, out=out)
     answer(examination.to_json(), examination.text(), bool(examination.problems))
-
-
-def parity_table(parity: "Parity") -> str:
-    """The comparison of the engines as text for the terminal."""
-    from workings.runs.parity import TOLERANCES
-
-    lines = [f"parity     {parity.model}; {parity.steps} steps, jax and torch, float32: "
-             + ("passed" if parity.passed else "FAILED")]
-    for name, limit in TOLERANCES.items():
-        value = getattr(parity, name)
-        verdict = "" if value <= limit else "  <- too large"
-        where = f"  {parity.worst_gradient}" if name == "gradient" else ""
-        lines.append(f"  {name:<10}{value:>10.1e}  at most {limit:.0e}{verdict}{where}")
-    return "\n".join(lines)
 
 
 def _print_setup() -> None:
