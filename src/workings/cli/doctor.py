@@ -26,7 +26,15 @@ def doctor_command(
     # Before anything is imported that may not work on a machine without setup.
     if setup is not None:
         refuse_unread("with --setup", "--setup alone", "engines", "steps", "whole", "out")
-        _print_setup()
+        from workings.doctor.finding import Finding
+        from workings.doctor.nvidia import read_driver
+        from workings.doctor.setup_cuda import plan_setup
+
+        plan = plan_setup(read_driver())
+        if isinstance(plan, Finding):
+            answer({"problems": 1, "findings": [plan.to_json()]}, "\n".join(plan.lines()), 1)
+        else:
+            answer(plan.to_json(), "\n".join(plan.lines()))
         return
     if engines:
         refuse_unread("with --engines", "--engines with --steps and --whole", "out")
@@ -44,15 +52,3 @@ def doctor_command(
 
     examination = doctor(load_recipe(recipe, overrides or ()) if recipe else None, out=out)
     answer(examination.to_json(), examination.text(), bool(examination.problems))
-
-
-def _print_setup() -> None:
-    from workings.doctor.finding import Finding
-    from workings.doctor.nvidia import read_driver
-    from workings.doctor.setup_cuda import plan_setup
-
-    plan = plan_setup(read_driver())
-    if isinstance(plan, Finding):
-        answer({"problems": 1, "findings": [plan.to_json()]}, "\n".join(plan.lines()), 1)
-    else:
-        answer(plan.to_json(), "\n".join(plan.lines()))
