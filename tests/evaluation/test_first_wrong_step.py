@@ -8,12 +8,7 @@ import pytest
 
 from tests.evaluation.making import items, write_lines
 from workings.evaluation.comparison.compare import compare
-from workings.evaluation.first_wrong_step import (
-    count_first_wrong_steps,
-    first_wrong_steps_of,
-    kind_of_item,
-    wrong_place,
-)
+from workings.evaluation.first_wrong_step import count_first_wrong_steps, kind_of_item, wrong_place
 from workings.evaluation.run import evaluate_predictions
 from workings.evaluation.unit import EvaluationRecord
 from workings.reports.figures import first_wrong_steps_table, marked
@@ -47,8 +42,6 @@ def test_each_item_is_of_one_kind() -> None:
     assert [kind_of_item(each) for each in lines] == [
         "right, no wrong equation", "right, a wrong equation", "wrong from line 1 on", "wrong from line 2 on",
         "wrong from line 6+", "wrong, no wrong equation", "could not be scored", "wrong, no wrong equation"]
-    kinds = first_wrong_steps_of(lines)
-    assert (sum(kinds.values()), kinds["wrong, no wrong equation"]) == (8, 2)
 
 
 def unit(folder: Path, name: str, wrong: int) -> Path:
@@ -67,7 +60,7 @@ def test_the_report_is_of_the_sealed_texts(tmp_path: Path) -> None:
     counts = [count_first_wrong_steps(EvaluationRecord(path)) for path in (a, b)]
     assert counts == [{"right, no wrong equation": 8, "wrong from line 2 on": 12},
                       {"right, no wrong equation": 17, "wrong from line 2 on": 3}]
-    assert first_wrong_steps_table([("b", first_wrong_steps_of([line(1, "7"), line(0, "8")]))]) is None
+    assert first_wrong_steps_table([("b", {"right, no wrong equation": 1, "wrong, no wrong equation": 1})]) is None
     page = write_report(tmp_path / "page.html", [a, b], compare(a, b)).read_text()
     assert "Where reasoning breaks" in page
     assert '<th scope="row">wrong from line 2 on</th><td class="n">12</td><td class="n">3</td>' in page

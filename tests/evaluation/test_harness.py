@@ -4,25 +4,25 @@ from pathlib import Path
 from typing import Any
 
 from tests.evaluation.making import records
-from workings.evaluation.harness import harness_config, scored_answer, seal_answers
+from workings.evaluation.harness import AnsweredTask, scored_answer, seal_task
 from workings.evidence.verify import verify
 
 
 def sample(number: int, **more: Any) -> dict[str, Any]:
     return {"doc_id": number, "target": "1", "arguments": [("p", " yes")], "section": "sums",
             "resps": [[[-1.5, True]]], "filtered_resps": [[-1.5, True]], "filter": "none", "metrics": ["acc"],
-            "acc": 1.0, **more}
+            "acc": 1.0, "doc_hash": "d", "prompt_hash": "p", "target_hash": "t", **more}
 
 
 def test_multiple_choice_and_odd_values(tmp_path: Path) -> None:
     answers = [scored_answer(each, "acc", "here") for each in (
         sample(0), sample(1, acc=0.0), sample(2, acc=float("nan")))]
     unknown = {"absent": "not recorded"}
-    config = harness_config(
-        [answer.item for answer in answers], scorer={"name": "lm-evaluation-harness acc, filter none", "version": "1"},
-        source={"kind": "task"}, facts=dict.fromkeys(("decoding", "template", "tokenizer", "model"), unknown) | {
-            "engine": {"name": "jax"}})
-    card = seal_answers(answers, tmp_path / "out", config, rule="harness:none")
+    answered = AnsweredTask(
+        answers=answers, scorer={"name": "lm-evaluation-harness acc, filter none", "version": "1"},
+        source={"kind": "task"}, decoding=unknown, rule="harness:none")
+    card = seal_task(answered, tmp_path / "out", made_from=None, facts={
+        "template": unknown, "tokenizer": unknown, "model": unknown, "engine": {"name": "jax"}})
     assert (card.overall.n, card.overall.correct, card.overall.errors) == (3, 1, 1)
     first, _, third = records(tmp_path / "out")
     assert first["completion"] == {"absent": "no text: log likelihoods"}

@@ -3,17 +3,16 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from workings.cli.options import RunArgument
 from workings.cli.output import AS_JSON, answer, print_json, say, show
+from workings.data.row_fields import history_of
 from workings.errors import RequestError
+from workings.models.turns import Turn
 from workings.repetition import FoldedStream
-
-if TYPE_CHECKING:
-    from workings.models.turns import Turn
 
 
 def ask_command(
@@ -74,10 +73,8 @@ def ask_command(
     answer(values, "")
 
 
-def _turns(history: str) -> "tuple[Turn, ...]":
+def _turns(history: str) -> tuple[Turn, ...]:
     """Earlier turns from a JSON list, or from the file with one."""
-    from workings.data.row_fields import history_of
-
     if not history:
         return ()
     try:

@@ -61,7 +61,11 @@ def compare_command(
                            f"workings compare {quote(str(a))} runs/B, or --gate BASELINE")
     elif more:
         refuse_unread("with more than two runs", "these with two", "with_a", "with_b", "equivalent_within")
-        _table([a, b, *more], html)
+        from workings.evaluation.comparison.several_runs import rank, ranking_text
+
+        ranking = rank([a, b, *more])
+        _write_page(html, [a, b, *more])
+        answer(ranking, ranking_text(ranking), 0 if "best" in ranking else CODES["inconclusive"])
     elif with_a or with_b:
         refuse_unread("with several seeds of a side", "these with two runs", "html", "equivalent_within")
         from workings.evaluation.comparison.several_runs import compare_seeds
@@ -94,14 +98,6 @@ def _pair(a: Path, b: Path, equivalent_within: float | None, html: Path | None) 
             text += "\nitems by the line of their first wrong equation (A, B):"
             text += "".join(f"\n  {kind:<20}  {in_a.get(kind, 0):>6}  {in_b.get(kind, 0):>6}" for kind in kinds)
     answer(values, text, CODES.get(comparison.verdict, 0))
-
-
-def _table(runs: Sequence[Path], html: Path | None) -> None:
-    from workings.evaluation.comparison.several_runs import rank, ranking_text
-
-    ranking = rank(runs)
-    _write_page(html, runs)
-    answer(ranking, ranking_text(ranking), 0 if "best" in ranking else CODES["inconclusive"])
 
 
 def _write_page(html: Path | None, runs: Sequence[Path], comparison: Any = None) -> None:

@@ -1,16 +1,13 @@
 """`workings doctor`: what is wrong on this machine, why it matters, and how to fix it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from workings.cli.options import OverridesArgument, refuse_unread
 from workings.cli.output import answer
 from workings.errors import RequestError
-
-if TYPE_CHECKING:
-    from workings.runs.parity import Parity
 
 
 def doctor_command(
@@ -29,7 +26,15 @@ def doctor_command(
     # Before anything is imported that may not work on a machine without setup.
     if setup is not None:
         refuse_unread("with --setup", "--setup alone", "engines", "steps", "whole", "out")
-        _print_setup()
+        from workings.doctor.finding import Finding
+        from workings.doctor.nvidia import read_driver
+        from workings.doctor.setup_cuda import plan_setup
+
+        plan = plan_setup(read_driver())
+        if isinstance(plan, Finding):
+            answer({"problems": 1, "findings": [plan.to_json()]}, "\n".join(plan.lines()), 1)
+        else:
+            answer(plan.to_json(), "\n".join(plan.lines()))
         return
     if engines:
         refuse_unread("with --engines", "--engines with --steps and --whole", "out")
@@ -39,7 +44,7 @@ def doctor_command(
         from workings.runs.parity import parity
 
         result = parity(recipe, overrides or (), own_model=whole, steps=steps)
-        answer(result.to_json(), parity_table(result), not result.passed)
+        answer(result.to_json(), result.text(), not result.passed)
         return
     refuse_unread("without --engines", "these with --engines", "steps", "whole")
     from workings.config.load import load_recipe
@@ -47,29 +52,3 @@ def doctor_command(
 
     examination = doctor(load_recipe(recipe, overrides or ()) if recipe else None, out=out)
     answer(examination.to_json(), examination.text(), bool(examination.problems))
-
-
-def parity_table(parity: "Parity") -> str:
-    """The comparison of the engines as text for the terminal."""
-    from workings.runs.parity import TOLERANCES
-
-    lines = [f"parity     {parity.model}; {parity.steps} steps, jax and torch, float32: "
-             + ("passed" if parity.passed else "FAILED")]
-    for name, limit in TOLERANCES.items():
-        value = getattr(parity, name)
-        verdict = "" if value <= limit else "  <- too large"
-        where = f"  {parity.worst_gradient}" if name == "gradient" else ""
-        lines.append(f"  {name:<10}{value:>10.1e}  at most {limit:.0e}{verdict}{where}")
-    return "\n".join(lines)
-
-
-def _print_setup() -> None:
-    from workings.doctor.finding import Finding
-    from workings.doctor.nvidia import read_driver
-    from workings.doctor.setup_cuda import plan_setup
-
-    plan = plan_setup(read_driver())
-    if isinstance(plan, Finding):
-        answer({"problems": 1, "findings": [plan.to_json()]}, "\n".join(plan.lines()), 1)
-    else:
-        answer(plan.to_json(), "\n".join(plan.lines()))

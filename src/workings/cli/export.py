@@ -41,10 +41,8 @@ def export_command(
         if not group.is_coordinator:
             follow_run(run, device, group)
             return
-        if file_format == GGUF:
-            exported = export_run(run, out, device=device, gguf_type=gguf_type or TYPES[0], group=group)
-        else:
-            exported = export_run(run, out, device=device, group=group)
+        number_format = gguf_type or (TYPES[0] if file_format == GGUF else "")
+        exported = export_run(run, out, device=device, gguf_type=number_format, group=group)
     lines = [f"{exported.run} after step {exported.step}: {len(exported.files) + 1} files in {out}"]
     carried = exported.carried_over  # files next to the base weights
     if "absent" in carried:

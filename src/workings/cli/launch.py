@@ -1,6 +1,5 @@
 """`workings launch`: write the files that start a run on another machine."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -45,7 +44,20 @@ def launch_command(
     if launcher == "kaggle":
         refuse_unread("with --for kaggle", "these with another launcher", "home", "hosts", "cards", "name", "image",
                       "claim", "storage")
-        _write_notebook(recipe, overrides or (), write, user=user, on=on, wheel=wheel, smoke=smoke)
+        if not user:
+            raise RequestError("--for kaggle needs --user", "your name on Kaggle", "--user NAME")
+        from workings.publish.kaggle import write_kaggle
+
+        made = write_kaggle(recipe, write, overrides or (), user=user, on=on, wheel=wheel, smoke=smoke)
+        lines = [f"notebook for {made.machine.editor_name}: {made.notebook}",
+                 f"data set with the wheel: {made.dataset}", "",
+                 f"  kaggle datasets create -p {made.dataset} --dir-mode zip   "
+                 "(later: kaggle datasets version -p … -m …)",
+                 f"  kaggle kernels push -p {made.notebook}"]
+        if made.gated:
+            lines.append(f"{made.gated} comes from the Hub: if it is gated, accept its licence there and attach the "
+                         "secret HF_TOKEN in the notebook's editor (Add-ons, Secrets)")
+        answer(made.to_json(), "\n".join(lines))
         return
     refuse_unread(f"with --for {launcher}", "these with --for kaggle", "user", "smoke")
     if not on:
@@ -64,21 +76,3 @@ def launch_command(
         f"written    {result.folder}: {', '.join(result.files)}",
         "           validated, not run: nothing was started",
         f"start      put the folder at {job.remote_folder}, and there: {result.start}"]))
-
-
-def _write_notebook(recipe: str, overrides: Sequence[str], out: Path, *, user: str, on: str, wheel: Path | None,
-                    smoke: bool) -> None:
-    """Write a notebook and the data set with this package's wheel, each with its settings."""
-    if not user:
-        raise RequestError("--for kaggle needs --user", "your name on Kaggle", "--user NAME")
-    from workings.publish.kaggle import write_kaggle
-
-    paths = write_kaggle(recipe, out, overrides, user=user, on=on, wheel=wheel, smoke=smoke)
-    steps = [f"notebook for {paths.machine.editor_name}: {paths.notebook}",
-             f"data set with the wheel: {paths.dataset}", "",
-             f"  kaggle datasets create -p {paths.dataset} --dir-mode zip   (later: kaggle datasets version -p … -m …)",
-             f"  kaggle kernels push -p {paths.notebook}"]
-    if paths.gated:
-        steps.append(f"{paths.gated} comes from the Hub: if it is gated, accept its licence there and attach the "
-                     "secret HF_TOKEN in the notebook's editor (Add-ons, Secrets)")
-    answer(paths.to_json(), "\n".join(steps))

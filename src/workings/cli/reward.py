@@ -1,18 +1,13 @@
 """`workings reward`: check rewards and judges before training on them."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from workings.cli.options import OverridesArgument, RecipeArgument, Verb
 from workings.cli.output import answer
-from workings.record.number_text import percent, table_lines
 from workings.record.progress import slow_operation
-
-if TYPE_CHECKING:
-    from workings.runs.reward_check import RewardCheck
 
 reward_app = typer.Typer(help="Check rewards and judges before training on them.", no_args_is_help=True,
                          rich_markup_mode=None)
@@ -35,7 +30,7 @@ def check_command(
 
     with slow_operation("trying the rewards"):
         report = check_rewards(recipe, overrides or (), prompts=prompts, model=not no_model)
-    answer(report.to_json(), page(report), bool(report.refusals))
+    answer(report.to_json(), report.text(), bool(report.refusals))
 
 
 @reward_app.command("judge", cls=Verb)
@@ -57,28 +52,3 @@ def judge_command(
 
     judge = check_judge(url, model, items, out, max_tokens=max_tokens)
     answer(judge.recorded() | {"out": str(out)}, check_text(judge, out), not judge.passed)
-
-
-def page(check: "RewardCheck") -> str:
-    """The check as text: a row for each probe and the model's samples, and the verdict."""
-    values = check.to_json()
-    samples, count = values.get("samples"), values["prompts"]
-    rows = [["", "reward", "right", "beats", *check.rewards]]
-    rows += [_row(name, probe, percent(probe["share_beaten"], 0)) for name, probe in values["probes"].items()]
-    rows.append(_row("(the correct answer)", values["right_answer"], ""))
-    lines = [f"{count} prompts; beats: share of them where the probe earns more than the correct answer"]
-    if samples:
-        rows.append(_row("(the model's samples)", samples, ""))
-        lines = [f"{count} prompts; beats: share of them where the probe earns more than the median of the model's "
-                 f"{samples['count'] // count} samples, which is {samples['median']:.2f} on average",
-                 f"groups without spread {percent(samples['groups_without_spread'], 0)}; "
-                 f"cut off {percent(samples['truncated'], 0)}; "
-                 f"{samples['tokens']:.0f} of {samples['max_new_tokens']} tokens on average"]
-    lines += [f"warning: {text}" for text in values["warnings"]]
-    lines += [f"refused: {text}" for text in values["refusals"]] or ["no probe earns what it should not"]
-    return "\n".join([*table_lines(rows), "", *lines])
-
-
-def _row(name: str, earned: Mapping[str, Any], beats: str) -> list[str]:
-    return [name, f"{earned['reward']:.2f}", percent(earned["right"], 0), beats,
-            *(f"{x:.2f}" for x in earned["rewards"].values())]

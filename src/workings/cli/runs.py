@@ -73,7 +73,7 @@ def list_command(
         raise RequestError(f"there is no folder {folder}", "a folder with runs",
                            "--dir FOLDER, or start one: workings train quickstart")
     runs = Folder(folder.resolve())
-    rows = run_rows(runs, {}, runs.phases())
+    rows = run_rows(runs, {})
     heading, *table = table_lines([["run", "state", "steps", "loss", "accuracy", ""], *map(_cells, rows)], rest="<")
     lines = [heading]
     for row, row_text in zip(rows, table, strict=True):

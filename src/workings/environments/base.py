@@ -1,12 +1,12 @@
 """The interface of an environment, and the seeds of its tasks."""
 
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from workings.record.digest import bytes_digest, file_digest
+from workings.record.environment import installed_version
 
 Row = Mapping[str, Any]
 """A task: a JSON object with an `id` and what the environment needs to begin."""
@@ -43,10 +43,8 @@ class Environment(Protocol):
 
 def installed(distribution: str) -> str:
     """Name and version of a distribution, or that it is not installed."""
-    try:
-        return f"{distribution} {version(distribution)}"
-    except PackageNotFoundError:
-        return f"{distribution}, not installed"
+    version = installed_version(distribution)
+    return f"{distribution} {version}" if version else f"{distribution}, not installed"
 
 
 def source_of(module: str) -> str:

@@ -8,8 +8,10 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from workings.engines.base import State
+from workings.engines.session import ModelSession
 from workings.errors import RecordError
 from workings.evaluation.run import evaluate, generation_job
 from workings.evaluation.settings import EvaluationSettings
@@ -17,14 +19,10 @@ from workings.evaluation.unit import EvaluationRecord
 from workings.record.digest import json_digest
 from workings.scoring.items import Item
 
-if TYPE_CHECKING:
-    from workings.engines.base import State
-    from workings.engines.session import ModelSession
-
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, *, make_state: "Callable[[], State]",
+def evaluate_base(session: ModelSession, items: Sequence[Item], folder: Path, *, make_state: Callable[[], State],
                   settings: EvaluationSettings, model: Mapping[str, Any], name: str) -> tuple[EvaluationRecord, str]:
     """The evaluation of an untrained model, from the cache or new; and a note if a damaged one was recomputed.
 

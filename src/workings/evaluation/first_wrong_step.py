@@ -1,7 +1,6 @@
 """The first wrong equation of a completion, and how many items of an evaluation go wrong in which line."""
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,11 +80,9 @@ def kind_of_item(sample: dict[str, Any]) -> str:
 
 
 def count_first_wrong_steps(record: EvaluationRecord) -> dict[str, int]:
-    """Kind -> its items in a sealed evaluation, by their first samples. Raises as `read_predictions`."""
-    return first_wrong_steps_of(samples[0] for samples in read_predictions(record.path / PREDICTIONS))
+    """Kind -> its items in a sealed evaluation, by their first samples; in the order of `KINDS`, without zeros.
 
-
-def first_wrong_steps_of(samples: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """Kind -> number of these samples, in the order of `KINDS`; kinds without samples are left out."""
-    counts = Counter(map(kind_of_item, samples))
+    Raises as `read_predictions`.
+    """
+    counts = Counter(kind_of_item(samples[0]) for samples in read_predictions(record.path / PREDICTIONS))
     return {kind: counts[kind] for kind in KINDS if kind in counts}

@@ -1,12 +1,13 @@
 """Evaluations that another program's harness scores: sealed as units; samples of lm-evaluation-harness are read."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from workings.engines.session import ModelSession
 from workings.errors import RequestError
-from workings.evaluation.predictions import UnscoredCompletion, prediction_line, sanitised, summarize
+from workings.evaluation.predictions import UnscoredCompletion, prediction_line, read_predictions, sanitised, summarize
 from workings.evaluation.run import unit_config
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
@@ -15,9 +16,6 @@ from workings.scoring.form import check_steps, reasoning_text
 from workings.scoring.items import Item
 from workings.scoring.judge import Judgement
 from workings.scoring.scorers import is_score
-
-if TYPE_CHECKING:
-    from workings.engines.session import ModelSession
 
 USUAL_METRICS = ("exact_match", "acc")
 
@@ -70,6 +68,11 @@ class AnsweredTask:
     rule: str
     """Name of the rule that extracted the answers."""
 
+    @property
+    def items(self) -> list[Item]:
+        """The items that were answered."""
+        return list({answer.item.id: answer.item for answer in self.answers}.values())
+
 
 class Task(Protocol):
     """A task of another program, with its items."""
@@ -77,24 +80,22 @@ class Task(Protocol):
     def texts(self) -> Mapping[str, Sequence[str]]:
         """Item's id -> all its texts; empty if the program tells them only while it asks."""
 
-    def answer(self, session: "ModelSession") -> AnsweredTask:
+    def answer(self, session: ModelSession) -> AnsweredTask:
         """Let a model answer all items and the program score the answers."""
 
 
-def harness_config(items: Sequence[Item], *, scorer: Mapping[str, Any], source: Mapping[str, Any],
-                   facts: Mapping[str, Any], made_from: str | None = None) -> dict[str, Any]:
-    """``eval_config.json``; ``facts`` are its sections `decoding`, `template`, `tokenizer`, `engine` and `model`."""
-    return unit_config(items, EvaluationSettings(), source=dict(source), made_from=made_from) | {
-        "scorer": dict(scorer), "extraction": {"absent": "another program found the answers"}, "form": "any",
-        "aggregate": "mean", **facts}
+def seal_task(found: AnsweredTask, out: Path, *, made_from: str | None, facts: Mapping[str, Any]) -> Scorecard:
+    """Seal answers as an evaluation unit; an item's samples must follow each other. Raises as `EvaluationWriter`.
 
-
-def seal_answers(answers: Iterable[ScoredAnswer], out: Path, config: dict[str, Any], *, rule: str) -> Scorecard:
-    """Seal answers as an evaluation unit; an item's samples must follow each other. Raises as `EvaluationWriter`."""
+    ``facts``: the sections `template`, `tokenizer`, `engine` and `model` of ``eval_config.json``.
+    """
+    config = unit_config(found.items, EvaluationSettings(), source=dict(found.source), made_from=made_from) | {
+        "scorer": dict(found.scorer), "extraction": {"absent": "another program found the answers"}, "form": "any",
+        "aggregate": "mean", "decoding": dict(found.decoding), **facts}
     with EvaluationWriter(out, config) as unit:
         unit.finished_chunks([])  # removes the lines of an earlier attempt
-        unit.append([_line(answer, rule) for answer in answers])
-        scorecard, summary = summarize(unit.recorded_samples(), "mean", {})
+        unit.append([_line(answer, found.rule) for answer in found.answers])
+        scorecard, summary = summarize(read_predictions(unit.predictions), "mean", {})
         unit.seal(summary)
     return scorecard
 
@@ -165,8 +166,7 @@ def _item(record: Mapping[str, Any], choices: Sequence[str], where: str, prefix:
     prompt = record["arguments"][0][0]
     if not answer.strip():
         raise RequestError(f"{where}: the target is empty", "a document with an expected answer")
-    names = ("doc_hash", "prompt_hash", "target_hash")
-    extra: dict[str, Any] = {name: record[name] for name in names if name in record}
+    extra: dict[str, Any] = {name: record[name] for name in ("doc_hash", "prompt_hash", "target_hash")}
     if len(choices) > 1:
         extra["choices"] = list(choices)
     return Item(id=f"{prefix}doc-{record['doc_id']}", prompt=str(prompt) or "(not recorded)", extra=extra,
@@ -176,11 +176,6 @@ def _item(record: Mapping[str, Any], choices: Sequence[str], where: str, prefix:
 def _completion(record: Mapping[str, Any]) -> str | None:
     """The first generated text, or None if the task compared log likelihoods."""
     # Next to the prompt a request to write has its settings, and one to compare has the continuation.
-    request = record["arguments"][0]
-    if len(request) < 2 or not isinstance(request[1], dict):
-        return None
+    is_written = isinstance(record["arguments"][0][1], dict)
     # For each request a list of its repetitions: [["The answer is 4."]].
-    first = record["resps"]
-    while isinstance(first, list) and first:
-        first = first[0]
-    return first if isinstance(first, str) else None
+    return str(record["resps"][0][0]) if is_written else None

@@ -5,11 +5,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from workings.engines.base import Completion, Engine, Sampler
+from workings.engines.session import ModelSession
 from workings.errors import RequestError
 from workings.evaluation.external import ExternalPredictions
-from workings.evaluation.predictions import UnscoredCompletion, prediction_line, sanitised, summarize
+from workings.evaluation.predictions import UnscoredCompletion, prediction_line, read_predictions, sanitised, summarize
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings, is_aggregate
 from workings.evaluation.unit import EvaluationWriter, refuse_existing
@@ -22,10 +24,6 @@ from workings.scoring.judge import Judgement
 from workings.scoring.judge_endpoint import recorded_scorer, scoring_by
 from workings.scoring.worker_pool import ScoringProcess
 
-if TYPE_CHECKING:
-    from workings.engines.base import Completion, Engine, Sampler
-    from workings.engines.session import ModelSession
-
 EXTERNAL_CHUNK = 1024
 """Items whose existing completions are scored between two writes to the disk."""
 ITEMS_AT_A_TIME = "items_at_a_time"
@@ -34,7 +32,7 @@ LEAST_ROWS = 4
 """Completions that are generated together at least; a CPU needs hardly longer for them than for one."""
 
 
-def evaluate(session: "ModelSession", items: Sequence[Item], out: Path, *, settings: EvaluationSettings,
+def evaluate(session: ModelSession, items: Sequence[Item], out: Path, *, settings: EvaluationSettings,
              made_from: str | None, facts: Mapping[str, Any] | None = None) -> Scorecard:
     """Let a model answer all items, and seal the scored answers as an evaluation unit at ``out``.
 
@@ -62,7 +60,7 @@ class GenerationJob:
     """Problems of the file that the completions come from."""
 
 
-def generation_job(session: "ModelSession", items: Sequence[Item], *, settings: EvaluationSettings,
+def generation_job(session: ModelSession, items: Sequence[Item], *, settings: EvaluationSettings,
                    made_from: str | None, facts: Mapping[str, Any] | None = None) -> GenerationJob:
     """The job that generates a model's completions of all items. Arguments and errors are those of `evaluate`."""
     if settings.temperature > 0:
@@ -77,7 +75,7 @@ def generation_job(session: "ModelSession", items: Sequence[Item], *, settings: 
                          answer=lambda chunk: generate_batch(session, chunk, settings))
 
 
-def session_facts(session: "ModelSession", facts: Mapping[str, Any] | None) -> dict[str, Any]:
+def session_facts(session: ModelSession, facts: Mapping[str, Any] | None) -> dict[str, Any]:
     """What an evaluation records about the model that answers; ``facts`` as for `evaluate`."""
     engine, template, device = session.engine, session.template, session.engine.describe()
     return {
@@ -144,7 +142,7 @@ def score_and_seal(work: GenerationJob, out: Path, *, kind: str = "eval",
             tokens_text = f", {tokens:,} tokens" if tokens else ""
             report_progress.reaches(answered, total, f"items ({percent(answered / total, 0)}){tokens_text}")
         # From the file, which also has the chunks of an earlier attempt.
-        scorecard, summary = summarize(unit.recorded_samples(), work.settings.aggregate, work.problems)
+        scorecard, summary = summarize(read_predictions(unit.predictions), work.settings.aggregate, work.problems)
         finish(unit.partial)
         unit.seal(summary, kind)
     return scorecard
@@ -195,7 +193,7 @@ def _check_samples(aggregate: str, samples: int) -> None:
                            "at least as many samples as K")
 
 
-def generate_batch(session: "ModelSession", items: Sequence[Item],
+def generate_batch(session: ModelSession, items: Sequence[Item],
                    settings: EvaluationSettings) -> list[UnscoredCompletion]:
     """Completions of some items, all samples of an item together; their texts include control tokens."""
     asked = [(item, sample) for item in items for sample in range(settings.samples)]
@@ -217,8 +215,8 @@ def generate_batch(session: "ModelSession", items: Sequence[Item],
                 asked, seeds, completions, texts, control, strict=True)]
 
 
-def complete(session: "ModelSession", prompts: Sequence[Sequence[int]], seeds: Sequence[int], *, temperature: float,
-             max_new_tokens: int) -> "Sequence[Completion]":
+def complete(session: ModelSession, prompts: Sequence[Sequence[int]], seeds: Sequence[int], *, temperature: float,
+             max_new_tokens: int) -> Sequence[Completion]:
     """One completion of each prompt, greedy at temperature 0. Raises `RequestError` as `that_samples`."""
     stop_ids = session.template.stop_ids
     if temperature == 0:
@@ -227,10 +225,8 @@ def complete(session: "ModelSession", prompts: Sequence[Sequence[int]], seeds: S
         session.state, prompts, max_new_tokens=max_new_tokens, stop_ids=stop_ids, temperature=temperature, seeds=seeds)
 
 
-def that_samples(engine: "Engine", temperature: float) -> "Sampler":
+def that_samples(engine: Engine, temperature: float) -> Sampler:
     """The engine, if it can sample. Raises `RequestError` if it only decodes greedily."""
-    from workings.engines.base import Sampler
-
     if not isinstance(engine, Sampler):
         raise RequestError(f"engine {engine.name} does not sample, and the temperature is {temperature:g}",
                            "an engine that samples, or greedy decoding", "--temperature 0 --samples 1")

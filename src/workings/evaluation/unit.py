@@ -11,7 +11,7 @@ continued there.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -199,13 +199,13 @@ class EvaluationWriter:
         """
         refuse_existing(out)
         self.out, self.partial, self._config = out, layout.partial_unit_path(out), config
-        self._predictions = self.partial / layout.PREDICTIONS
+        self.predictions = self.partial / layout.PREDICTIONS
         self.partial.mkdir(parents=True, exist_ok=True)
         self._lock = DirectoryLock(self.partial)
         try:
             self._check_config()
-            cut_torn_line(self._predictions)  # of a process that was killed
-            self._appender = Appender(self._predictions)
+            cut_torn_line(self.predictions)  # of a process that was killed
+            self._appender = Appender(self.predictions)
         except BaseException:
             self._lock.release()  # a second try in this process would wait for the first
             raise
@@ -219,24 +219,20 @@ class EvaluationWriter:
 
     def finished_chunks(self, chunks: Sequence[int], samples: int = 1) -> int:
         """Number of complete chunks in the file, given their numbers of items; removes the rest of the file."""
-        ends = _item_ends(self._predictions, samples)
+        ends = _item_ends(self.predictions, samples)
         done = kept_items = 0
         # With chunks of 4, 4 and 2 items and 7 items in the file, 1 chunk is complete; its 4 items are kept.
         for size in chunks:
             if kept_items + size > len(ends):
                 break
             done, kept_items = done + 1, kept_items + size
-        os.truncate(self._predictions, ends[kept_items - 1] if kept_items else 0)
+        os.truncate(self.predictions, ends[kept_items - 1] if kept_items else 0)
         return done
 
     def append(self, lines: Sequence[dict[str, Any]]) -> None:
         """Add the lines of a chunk, and wait until they are on the disk."""
         self._appender.append_bytes(b"".join(record_line(line, layout.PREDICTIONS) for line in lines))
         self._appender.sync()
-
-    def recorded_samples(self) -> Iterator[list[dict[str, Any]]]:
-        """The lines of each item, those of an earlier attempt included."""
-        return read_predictions(self._predictions)
 
     def seal(self, summary: dict[str, Any], kind: str = "eval") -> None:
         """Write the summary, seal the unit as this kind, and move it to its place."""

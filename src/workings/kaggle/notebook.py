@@ -16,7 +16,6 @@ from workings.hardware.catalog import targets
 from workings.hardware.device import without_alias
 
 DATASET_SLUG = "workings-wheel"
-_USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _CELL = re.compile(r"^# %%(?P<markdown> \[markdown\])?\n", re.MULTILINE)
 _MARK = re.compile(r"@@([A-Z0-9_]+)@@")
 
@@ -62,12 +61,6 @@ def slug(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
-def check_user(user: str) -> None:
-    """Raise `RequestError` for what cannot be a user's name."""
-    if not _USER.fullmatch(user):
-        raise RequestError(f"--user cannot be {user}", "your name on Kaggle, as in kaggle.com/NAME", "--user NAME")
-
-
 def kernel_metadata(user: str, name: str, machine: Machine) -> dict[str, Any]:
     """Contents of `kernel-metadata.json`. Its id must be the slug of its title."""
     title = f"workings {name}"
@@ -77,12 +70,6 @@ def kernel_metadata(user: str, name: str, machine: Machine) -> dict[str, Any]:
         "enable_tpu": machine.platform == "tpu", "enable_internet": True, "machine_shape": machine.machine_shape,
         "dataset_sources": [f"{user}/{DATASET_SLUG}"], "competition_sources": [], "kernel_sources": [],
         "model_sources": []}
-
-
-def dataset_metadata(user: str) -> dict[str, Any]:
-    """Contents of `dataset-metadata.json`."""
-    title = DATASET_SLUG.replace("-", " ")
-    return {"id": f"{user}/{DATASET_SLUG}", "title": title, "licenses": [{"name": "Apache 2.0"}]}
 
 
 @dataclass(frozen=True, kw_only=True)

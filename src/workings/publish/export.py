@@ -23,6 +23,7 @@ from workings.publish.gguf_file import write_gguf
 from workings.record import atomic
 from workings.record.digest import file_digest
 from workings.record.manifest import LEFT_ASIDE
+from workings.record.reader import RunRecord
 from workings.record.values import Absent, absent
 from workings.runs.open_model import ALONE, AS_RECORDED, TrainedModel, open_run, starting_weights
 
@@ -40,10 +41,11 @@ CONFIG_FORM = "5.0.0"
 of the pre-tokenizer of a large vocabulary."""
 
 
-def published_id(opened: TrainedModel) -> str | None:
+def published_id(run: RunRecord) -> str | None:
     """Id on the Hub of the weights that a run began with; None for a local folder, and for random weights."""
-    model, revision = opened.recipe.model, str(opened.run.manifest.model_revision)
-    return model.id if isinstance(model, FromPretrained) and not is_local(revision) and revision != STORED else None
+    revision = run.manifest.model_revision
+    is_on_hub = isinstance(revision, str) and not is_local(revision) and revision != STORED
+    return run.manifest.model_id if is_on_hub else None
 
 
 def first_folder(opened: TrainedModel) -> Path | Absent:
@@ -73,9 +75,11 @@ def carry_over(opened: TrainedModel, directory: Path, *, tokenizer: bool = True)
     for name in copied:
         # Without times and permissions: an equal model gives an equal folder.
         shutil.copyfile(base / name, directory / name)
-    if same and tokenizer:
-        _suppress(base, directory)
-    carried = {"from": published_id(opened) or base.name, "files": sorted(copied)}
+    file, own_file = base / GENERATION_CONFIG, directory / GENERATION_CONFIG
+    # Of the base's settings only this list: stop tokens and temperature stay the run's.
+    if same and tokenizer and file.is_file() and (tokens := read_object(file).get(SUPPRESSED_TOKENS_KEY)):
+        write_object(own_file, read_object(own_file) | {SUPPRESSED_TOKENS_KEY: tokens})
+    carried = {"from": published_id(opened.run) or base.name, "files": sorted(copied)}
     return carried if same or not forms else carried | {"left": dict.fromkeys(forms, OTHER_TOKENIZER)}
 
 
@@ -86,14 +90,6 @@ def _file_names(folder: Path, patterns: Sequence[str]) -> list[str]:
 def has_tokenizer(base: Path, tokenizer: Tokenizer) -> bool:
     """Whether a folder has this very tokenizer."""
     return (base / "tokenizer.json").is_file() and Tokenizer.load(base).digest == tokenizer.digest
-
-
-def _suppress(base: Path, directory: Path) -> None:
-    """Copy the base's list of tokens that are never to be written; stop tokens and temperature stay the run's."""
-    file = base / GENERATION_CONFIG
-    if file.is_file() and (tokens := read_object(file).get(SUPPRESSED_TOKENS_KEY)):
-        own = read_object(directory / GENERATION_CONFIG)
-        write_object(directory / GENERATION_CONFIG, own | {SUPPRESSED_TOKENS_KEY: tokens})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +182,7 @@ def _write_safetensors(opened: TrainedModel, directory: Path, stop: StopTokens) 
     write_object(directory / CONFIG, values | _special_ids(session.tokenizer, stop))
     adapters = directory / ADAPTER_FOLDER / ADAPTER_CONFIG
     # Adapters name the published weights that they belong to; a local folder has no such name.
-    if adapters.parent.is_dir() and (name := published_id(opened)):
+    if adapters.parent.is_dir() and (name := published_id(opened.run)):
         write_object(adapters, read_object(adapters) | {
             "base_model_name_or_path": name, "revision": str(opened.run.manifest.model_revision)})
 

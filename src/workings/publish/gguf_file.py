@@ -89,19 +89,14 @@ def _tensors(folder: Path, shape: ModelShape, number_format: str) -> Iterator[_T
 
     for stored, name in form.names(shape).items():
         size = form.size(name, sizes[name])
-        yield _Tensor(name=stored, shape=size, kind=_kind(stored, size, wanted), read=partial(read, name))
+        kind = wanted
+        if len(size) == 1 or stored.endswith(IN_FP32):
+            kind = gguf.GGMLQuantizationType.F32
+        elif size[-1] % gguf.GGML_QUANT_SIZES[wanted][0]:  # a row that is not whole blocks has no form in fewer bits
+            kind = gguf.GGMLQuantizationType.BF16
+        yield _Tensor(name=stored, shape=size, kind=kind, read=partial(read, name))
     if (factors := form.rotation(shape)) is not None:
         yield _Tensor(name=ROPE_FACTORS, shape=factors.shape, kind=gguf.GGMLQuantizationType.F32, read=lambda: factors)
-
-
-def _kind(name: str, shape: tuple[int, ...], wanted: "GGMLQuantizationType") -> "GGMLQuantizationType":
-    """Number format of a tensor in a file whose matrices have the wanted one."""
-    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
-
-    if len(shape) == 1 or name.endswith(IN_FP32):
-        return GGMLQuantizationType.F32
-    # A row that is not divided into whole blocks has no form in fewer bits.
-    return wanted if shape[-1] % GGML_QUANT_SIZES[wanted][0] == 0 else GGMLQuantizationType.BF16
 
 
 def _add_special_tokens(writer: "GGUFWriter", template: ChatTemplate, stop: StopTokens) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from workings.record.layout import SUMS
 from workings.record.seal import sums_text
 from workings.runs.choices import with_choices
 
+_USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 BUILD_EPOCH = "1767225600"
 """Time that a wheel built here carries, so that equal sources give equal bytes (2026-01-01)."""
 
@@ -61,7 +63,8 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
     """
     if out.exists():
         raise RequestError(f"--out {out} already exists", "a folder that does not exist yet", "another --out")
-    notebook.check_user(user)
+    if not _USER.fullmatch(user):
+        raise RequestError(f"--user cannot be {user}", "your name on Kaggle, as in kaggle.com/NAME", "--user NAME")
     loaded = load_recipe(recipe, overrides)
     machine = notebook.find_machine(on, loaded.recipe.device)
     # `auto` is decided here, for Kaggle's machine and not for this one.
@@ -145,4 +148,6 @@ def _write_dataset(folder: Path, wheel: Path, data: dict[str, Path], user: str) 
     digests = {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(folder.rglob("*"))
                if path.is_file()}
     atomic.write_bytes(folder / SUMS, sums_text(digests))
-    atomic.write_text(folder / "dataset-metadata.json", json.dumps(notebook.dataset_metadata(user), indent=2) + "\n")
+    metadata = {"id": f"{user}/{notebook.DATASET_SLUG}", "title": notebook.DATASET_SLUG.replace("-", " "),
+                "licenses": [{"name": "Apache 2.0"}]}
+    atomic.write_text(folder / "dataset-metadata.json", json.dumps(metadata, indent=2) + "\n")

@@ -10,11 +10,9 @@ from workings.errors import RequestError, first_line
 from workings.evidence.pack.form import BY_DIGEST
 from workings.evidence.pack.sources import model_facts
 from workings.hints import pip_install
-from workings.inputs.object_store import STORED
 from workings.models.families.standard import GEMMA_TERMS
-from workings.models.hub import is_local
 from workings.models.json_file import read_object
-from workings.publish.export import GGUF, ORIGIN_FILE, export_run
+from workings.publish.export import GGUF, ORIGIN_FILE, export_run, published_id
 from workings.publish.model_card import model_card
 from workings.publish.pack import pack
 from workings.record import layout
@@ -174,7 +172,14 @@ def _run_of_export(folder: Path, named: Path | None) -> RunRecord:
     found = {file.relative_to(folder).as_posix(): file for file in sorted(folder.rglob("*")) if file.is_file()}
     found.pop(ORIGIN_FILE)
     for file in sorted(found.keys() | digests.keys()):
-        if problem := _difference(found.get(file), digests.get(file)):
+        problem = ""
+        if file not in found:
+            problem = "is missing"
+        elif file not in digests:
+            problem = "was not exported"
+        elif file_digest(found[file]) != digests[file]:
+            problem = "was changed"
+        if problem:
             raise RequestError(f"{folder / file} {problem}", "the files that were exported and no others",
                                "workings export RUN --out FOLDER")
     path = named or Path("runs") / name
@@ -187,22 +192,13 @@ def _run_of_export(folder: Path, named: Path | None) -> RunRecord:
     return run
 
 
-def _difference(file: Path | None, digest: str | None) -> str:
-    """How a file differs from its exported digest, in words; empty if it does not."""
-    if file is None:
-        return "is missing"
-    if digest is None:
-        return "was not exported"
-    return "" if file_digest(file) == digest else "was changed"
-
-
 def licence_of(run: RunRecord, request: PushRequest) -> str:
     """The model's licence by its name on the Hub; empty for random weights without a given one.
 
     Raises `RequestError`: the base's licence is unknown, or is not permissive and its terms were not accepted.
     """
     given = _hub_name(request.licence)
-    if _is_scratch(run):
+    if run.manifest.config.get("model", {}).get("source") == "scratch":
         return given
     facts = model_facts(run)
     base, named = f"the base {facts['id']}", _named_licences(run, facts["licence"])
@@ -223,10 +219,6 @@ def licence_of(run: RunRecord, request: PushRequest) -> str:
         raise RequestError(f"{base} is under {terms}, not under a permissive licence", "your word that you have read "
                            "them, keep to the uses that they allow and pass them on", "--accept-terms")
     return licence
-
-
-def _is_scratch(run: RunRecord) -> bool:
-    return run.manifest.config.get("model", {}).get("source") == "scratch"
 
 
 def _named_licences(run: RunRecord, recorded: object) -> set[str]:
@@ -257,10 +249,8 @@ def _card(run: RunRecord, licence: str, library: str, root: str) -> str:
         metadata["license"] = licence
     elif licence:
         metadata |= {"license": "other", "license_name": licence}
-    revision = str(run.manifest.model_revision)
-    is_on_this_machine = is_local(revision) or revision == STORED
-    if not _is_scratch(run) and not is_on_this_machine:
-        metadata["base_model"] = run.manifest.model_id
+    if base := published_id(run):
+        metadata["base_model"] = base
     evaluations = {name: {"summary": summary, "config": read_json(run.path / "eval" / name / layout.EVALUATION_CONFIG)}
                    for name, summary in run.evaluations().items()}
     text = model_card(RECORD, run.manifest, root, evaluations, metadata)

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path, PurePosixPath
 
 from workings.errors import RecordError, RequestError
@@ -92,6 +94,12 @@ def rollout_step(name: str) -> int | None:
     step = int(match[1])
     # One name per step: of more than six digits none begins with 0.
     return step if rollout_file(step) == f"{ROLLOUTS}/{match[0]}" else None
+
+
+def numbered(name: str) -> Iterator[str]:
+    """NAME, NAME-2, NAME-3, and so on."""
+    yield name
+    yield from (f"{name}-{number}" for number in count(2))
 
 
 def partial_path(final: Path) -> Path:

@@ -3,8 +3,8 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -167,8 +167,15 @@ class Attempt:
             hooks = _RunRecorder(attempt=self, display=display, on_step=on_step, stop=stop, processes=processes,
                                  watched_lines=watched)
             hooks.best()
+            keys, scoring = setup.recipe.evaluation, setup.evaluation if setup.watched_items else None
             with (setup.training_data.experience(setup.engine, writer) as experience,
-                  self._observer(display.sample) as observer):
+                  # A separate process, because a user's scorer may hang or take memory that training needs.
+                  nullcontext() if scoring is None else ScoringProcess(scoring) as scorer):
+                observer = HeldOutObserver(
+                    engine=setup.engine, batches=setup.held_out, questions=setup.questions, items=setup.watched_items,
+                    scorer=scorer, tokenizer=setup.tokenizer, template=setup.template,
+                    max_new_tokens=keys.max_new_tokens, batch_size=keys.batch_size, every_steps=keys.every_steps,
+                    last_step=setup.recipe.training.steps, log_sample=display.sample)
                 loop = TrainingLoop(engine=setup.engine, experience=experience, training=setup.recipe.training,
                                     observer=observer, hooks=hooks, progress=progress)
                 # The loop makes the first state: it may run out of memory, which is recorded.
@@ -310,19 +317,6 @@ class Attempt:
                 writer.event(BEFORE, **answers)
         display.first_step_begins()
         return state
-
-    @contextmanager
-    def _observer(self, log_sample: Callable[[str], None]) -> Iterator[HeldOutObserver]:
-        """What is measured during training, as long as the process that scores lives."""
-        setup, keys = self.setup, self.setup.recipe.evaluation
-        scoring = setup.evaluation if setup.watched_items else None
-        # A separate process, because a user's scorer may hang or take memory that training needs.
-        with nullcontext() if scoring is None else ScoringProcess(scoring) as scorer:
-            yield HeldOutObserver(
-                engine=setup.engine, batches=setup.held_out,
-                questions=setup.questions, items=setup.watched_items, scorer=scorer, tokenizer=setup.tokenizer,
-                template=setup.template, max_new_tokens=keys.max_new_tokens, batch_size=keys.batch_size,
-                every_steps=keys.every_steps, last_step=setup.recipe.training.steps, log_sample=log_sample)
 
     def _kept(self, best: BestCheckpoint) -> dict[str, Any]:
         return kept_checkpoint(best, [item.cluster for item in self.setup.watched_items])

@@ -1,10 +1,9 @@
 """Names and opens a run directory: a new one, or that of a killed, interrupted or failed run after its checkpoint."""
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from workings.config.load import LoadedRecipe, RecipeLike, load_recipe
 from workings.config.overrides import Overrides
@@ -16,7 +15,7 @@ from workings.inputs.resolve import RANDOM
 from workings.record import jsonl, layout
 from workings.record.canonical import loads, read_json
 from workings.record.checkpoints import Checkpoint, CheckpointStore
-from workings.record.layout import partial_path
+from workings.record.layout import numbered, partial_path
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
 from workings.record.writer import RunWriter
@@ -38,23 +37,14 @@ def load_to_resume(recipe: RecipeLike, overrides: Overrides, out: Path, say: Cal
     return load_recipe(recipe, overrides)
 
 
-class ResumedRun(NamedTuple):
-    """The opened directory of a run that did not finish."""
-
-    writer: RunWriter
-    checkpoint: Checkpoint | None
-    """The newest complete one."""
-    had_begun: bool
-    """Whether an earlier attempt began."""
-
-
-def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str, int], attempt: str) -> ResumedRun:
+def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str, int],
+               attempt: str) -> tuple[RunWriter, Checkpoint | None, bool]:
     """Opens the directory of a run that did not finish, after its newest complete checkpoint.
 
     Another number of devices may resume it if a micro batch over all devices has the same rows. ``request`` and
     ``mesh`` (sizes of its axes) are those of this attempt, see `workings.runs.run_metadata.request_of`; ``attempt`` is
-    the digest of its line in the list of attempts. Raises `RequestError` if there is nothing to resume or the request
-    differs, and `RecordError`.
+    the digest of its line in the list of attempts. Returns that checkpoint, too, and whether an earlier attempt began.
+    Raises `RequestError` if there is nothing to resume or the request differs, and `RecordError`.
     """
     # Before renaming, so that a refused request leaves a sealed run in place.
     if (out / layout.SEAL).is_file() and RunRecord.open(out).status != "complete":
@@ -79,7 +69,7 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
     except BaseException:
         writer.close()
         raise
-    return ResumedRun(writer, checkpoint, had_begun)
+    return writer, checkpoint, had_begun
 
 
 def evaluation_is_missing(out: Path) -> bool:
@@ -174,12 +164,6 @@ def _before(folders: Sequence[Path], relative: str) -> dict[str, Any]:
     paths = [folder / relative for folder in folders]
     values: dict[str, Any] = next((loads(path.read_bytes()) for path in paths if path.is_file()), {})
     return values
-
-
-def numbered(name: str) -> Iterator[str]:
-    """NAME, NAME-2, NAME-3, and so on."""
-    yield name
-    yield from (f"{name}-{number}" for number in count(2))
 
 
 def run_directory(name: str, *, resume: bool = False) -> Path:

@@ -14,8 +14,8 @@ from workings.data.rows import learned_questions, prompt_digest
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import StreamingEngine
 from workings.errors import RequestError
-from workings.evaluation.harness import Task, TaskRequest, harness_config, seal_answers
-from workings.evaluation.run import evaluate, session_facts, that_samples
+from workings.evaluation.harness import Task, TaskRequest, seal_task
+from workings.evaluation.run import complete, evaluate, session_facts
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import refuse_existing
@@ -23,9 +23,8 @@ from workings.hints import pip_install
 from workings.inputs.datasets import read_prompts
 from workings.models.turns import Turn
 from workings.record import jsonl
-from workings.record.layout import PROMPTS, ROWS
+from workings.record.layout import PROMPTS, ROWS, numbered
 from workings.record.progress import slow_operation
-from workings.runs.create_or_resume import numbered
 from workings.runs.open_model import ALONE, AS_RECORDED, WeightsRequest, open_model, open_run, open_untrained
 from workings.runs.python_api.given import Rows, items_file
 from workings.scoring.items import Item
@@ -71,8 +70,8 @@ def ask(run: Path, question: Question, *, show: Callable[[str], None] | None = N
         raise RequestError(f"max_new_tokens is {question.max_new_tokens}, too few for an answer", "at least 1")
     with slow_operation(f"opening the {'untrained' if untrained else 'trained'} model"):
         session = open_untrained(run) if untrained else open_run(run).session
-    engine, stops = session.engine, session.template.stop_ids
-    prompt, max_new_tokens = session.template.prompt_ids(question.text, question.history), question.max_new_tokens
+    engine, max_new_tokens = session.engine, question.max_new_tokens
+    prompt = session.template.prompt_ids(question.text, question.history)
     with ExitStack() as until_first_piece:
         until_first_piece.enter_context(slow_operation("answering"))
 
@@ -82,15 +81,12 @@ def ask(run: Path, question: Question, *, show: Callable[[str], None] | None = N
                 show(piece)
 
         pieces = Pieces(session.tokenizer, show_piece)
-        if question.temperature > 0:
-            completion = that_samples(engine, question.temperature).sample(
-                session.state, [prompt], max_new_tokens=max_new_tokens, stop_ids=stops,
-                temperature=question.temperature, seeds=[question.seed])[0]
-        elif show is not None and isinstance(engine, StreamingEngine):
-            completion = engine.stream(session.state, prompt, max_new_tokens=max_new_tokens, stop_ids=stops,
-                                       tell=pieces.add)
+        if show is not None and question.temperature == 0 and isinstance(engine, StreamingEngine):
+            completion = engine.stream(session.state, prompt, max_new_tokens=max_new_tokens,
+                                       stop_ids=session.template.stop_ids, tell=pieces.add)
         else:
-            completion = engine.generate(session.state, [prompt], max_new_tokens=max_new_tokens, stop_ids=stops)[0]
+            [completion] = complete(session, [prompt], [question.seed], temperature=question.temperature,
+                                    max_new_tokens=max_new_tokens)
     text = session.tokenizer.decode(completion.tokens)
     pieces.show_up_to(text)
     return Reply(text=text, finish_reason=completion.finish_reason, tokens=len(completion.tokens))
@@ -168,12 +164,9 @@ def evaluate_task(model: str, request: TaskRequest, out: Path, *, weights: Weigh
     with slow_operation("opening the model"):
         opened = open_model(model, weights, device, group)
     found = task.answer(opened.session)
-    items = list({answer.item.id: answer.item for answer in found.answers}.values())
     if weights is None:
-        find_trained_items(Path(model), items, out)
-    config = harness_config(items, scorer=found.scorer, source=found.source, made_from=opened.root,
-                            facts={"decoding": found.decoding, **session_facts(opened.session, opened.facts)})
-    return seal_answers(found.answers, out, config, rule=found.rule)
+        find_trained_items(Path(model), found.items, out)
+    return seal_task(found, out, made_from=opened.root, facts=session_facts(opened.session, opened.facts))
 
 
 def _learned_digests(run: Path) -> set[str | None]:

@@ -237,11 +237,11 @@ def _open(out: Path, loaded: LoadedRecipe, request: ImproveRequest, digests: dic
             raise RequestError(f"--out {out} belongs to another request: {', '.join(differing)}",
                                "the same request, to continue it, also with more --rounds, or another --out",
                                f"--out {out}-2")
-        return recorded
-    if out.exists() and any(out.iterdir()):
+    elif out.exists() and any(out.iterdir()):
         raise RequestError(f"--out {out} already exists", "a folder that does not exist yet", f"--out {out}-2")
-    out.mkdir(parents=True, exist_ok=True)
-    atomic.write_json(path, recorded)
+    else:
+        out.mkdir(parents=True, exist_ok=True)
+        atomic.write_json(path, recorded)
     return recorded
 
 

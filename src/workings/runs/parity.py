@@ -67,6 +67,17 @@ class Parity:
         return {"passed": self.passed, **values, "tolerances": TOLERANCES, "worst_gradient": self.worst_gradient,
                 "model": self.model, "steps": self.steps, "engines": list(ENGINES)}
 
+    def text(self) -> str:
+        """The comparison for the terminal."""
+        lines = [f"parity     {self.model}; {self.steps} steps, {' and '.join(ENGINES)}, float32: "
+                 + ("passed" if self.passed else "FAILED")]
+        for name, limit in TOLERANCES.items():
+            value = getattr(self, name)
+            verdict = "" if value <= limit else "  <- too large"
+            where = f"  {self.worst_gradient}" if name == "gradient" else ""
+            lines.append(f"  {name:<10}{value:>10.1e}  at most {limit:.0e}{verdict}{where}")
+        return "\n".join(lines)
+
 
 @dataclass(frozen=True)
 class ParityCase:

@@ -13,6 +13,7 @@ from workings.engines.registry import find_engine
 from workings.errors import RequestError
 from workings.hardware.device import row_devices
 from workings.inputs.resolve import ResolvedRun, resolve
+from workings.record.number_text import percent, table_lines
 from workings.record.progress import slow_operation
 from workings.rollouts.prompts import PromptTurn
 from workings.rollouts.rollout import Group, to_reward
@@ -77,10 +78,34 @@ class RewardCheck:
             "truncated": fmean([float(sample.truncated) for sample in self.samples]),
             "tokens": fmean([sample.tokens for sample in self.samples]), "max_new_tokens": self.max_new_tokens}}
 
+    def text(self) -> str:
+        """The check for the terminal: a row for each probe and the model's samples, and the verdict."""
+        values = self.to_json()
+        samples, count = values.get("samples"), values["prompts"]
+        rows = [["", "reward", "right", "beats", *self.rewards]]
+        rows += [_cells(name, probe, percent(probe["share_beaten"], 0)) for name, probe in values["probes"].items()]
+        rows.append(_cells("(the correct answer)", values["right_answer"], ""))
+        lines = [f"{count} prompts; beats: share of them where the probe earns more than the correct answer"]
+        if samples:
+            rows.append(_cells("(the model's samples)", samples, ""))
+            lines = [f"{count} prompts; beats: share of them where the probe earns more than the median of the model's "
+                     f"{samples['count'] // count} samples, which is {samples['median']:.2f} on average",
+                     f"groups without spread {percent(samples['groups_without_spread'], 0)}; "
+                     f"cut off {percent(samples['truncated'], 0)}; "
+                     f"{samples['tokens']:.0f} of {samples['max_new_tokens']} tokens on average"]
+        lines += [f"warning: {text}" for text in values["warnings"]]
+        lines += [f"refused: {text}" for text in values["refusals"]] or ["no probe earns what it should not"]
+        return "\n".join([*table_lines(rows), "", *lines])
+
     def _means(self, texts: Sequence[TextRewards]) -> dict[str, Any]:
         return {"reward": fmean([text.reward() for text in texts]),
                 "right": fmean([float(text.right) for text in texts]),
                 "rewards": {name: fmean([text.rewards[name] for text in texts]) for name in self.rewards}}
+
+
+def _cells(name: str, earned: Mapping[str, Any], beats: str) -> list[str]:
+    return [name, f"{earned['reward']:.2f}", percent(earned["right"], 0), beats,
+            *(f"{value:.2f}" for value in earned["rewards"].values())]
 
 
 def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, prompts: int = PROMPTS,
@@ -108,7 +133,7 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
     turns, _ = prompt_set.take(Position(0, 0), min(prompts, len(prompt_set.prompts)))
     written = _written_texts(resolved, settings, turns)
     with RewardProcess(settings) as rewarder:
-        sampled = _sampled_texts(resolved, rewarder, turns) if model else [[] for _ in turns]
+        sampled = _sampled_texts(resolved, settings, rewarder, turns) if model else [[] for _ in turns]
         texts = [text for named, own in zip(written, sampled, strict=True) for text in (*named.values(), *own)]
         with slow_operation(f"rewarding {len(texts):,} texts"):
             values = rewarder.score(texts)
@@ -159,14 +184,14 @@ def _written_texts(resolved: ResolvedRun, settings: RewardSettings,
     return written
 
 
-def _sampled_texts(resolved: ResolvedRun, rewarder: RewardProcess,
+def _sampled_texts(resolved: ResolvedRun, settings: RewardSettings, rewarder: RewardProcess,
                    turns: Sequence[PromptTurn]) -> list[list[CompletionToReward]]:
     """One group of the model's completions of each prompt, as for the first update."""
     recipe = resolved.recipe
     with slow_operation(f"opening the model with the engine {recipe.engine}"):
         engine = find_engine(recipe.engine).engine.open(
             EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory))
-        data = PromptData(resolved=resolved, prompts=prompts_of(resolved), rewards=reward_settings(resolved.loaded),
+        data = PromptData(resolved=resolved, prompts=prompts_of(resolved), rewards=settings,
                           devices=row_devices(engine.describe().mesh))
         sampler = data.rollout_sampler(engine, rewarder)
         state = resolved.initial_state(engine, recipe.seed, trainable=False)

@@ -4,9 +4,10 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workings.data.traces import STYLES
+from workings.engines.session import ModelSession
 from workings.errors import RecordError, RequestError
 from workings.evaluation.run import generation_job, score_and_seal
 from workings.evaluation.settings import EvaluationSettings
@@ -19,9 +20,6 @@ from workings.record.storage import read_plain
 from workings.samples.selection import RIGHT_SAMPLES, PairRule, Selection
 from workings.samples.unit import SampleUnit, write_files
 from workings.scoring.items import Item
-
-if TYPE_CHECKING:
-    from workings.engines.session import ModelSession
 
 SELECTED_FILES = (KEPT, PAIRS, SELECTION)
 """Files of a unit that follow from its rules; all others follow from the samples."""
@@ -43,7 +41,7 @@ class SampleRequest:
                                f"--form {STYLES[0]}")
 
 
-def sample(session: "ModelSession", items: Sequence[Item], out: Path, *, request: SampleRequest,
+def sample(session: ModelSession, items: Sequence[Item], out: Path, *, request: SampleRequest,
            made_from: str | None, facts: Mapping[str, Any] | None = None) -> SampleUnit:
     """Samples completions of all items, scores them, keeps some, and seals everything at ``out``.
 

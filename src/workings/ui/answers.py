@@ -64,15 +64,14 @@ def units_of(run: Path) -> dict[str, Path]:
     return {path.name: path for path in unit_paths(run)}
 
 
-def unit_path(run: Path, name: str) -> tuple[str, Path]:
-    """Name and path of the evaluation; without a name, of `items` or the first one. Raises `RequestError`."""
+def unit_path(run: Path, name: str) -> Path:
+    """Path of the evaluation; without a name, of `items` or the first one. Raises `RequestError`."""
     units = units_of(run)
     if not units or (name and name not in units):
         raise RequestError(f"there is no evaluation {name or 'of this run'}",
                            "one of: " + ", ".join(units) if units else "a run that was evaluated",
                            f"workings eval {run.name} --items ITEMS.jsonl --out {run.name}/eval/items")
-    chosen = name or (DEFAULT_NAME if DEFAULT_NAME in units else next(iter(units)))
-    return chosen, units[chosen]
+    return units[name or (DEFAULT_NAME if DEFAULT_NAME in units else next(iter(units)))]
 
 
 def read_answers(folder: Folder, unit: Path) -> list[Answer]:
@@ -100,14 +99,14 @@ def _answer(line: dict[str, Any]) -> Answer:
 
 def search(folder: Folder, run: Path, query: ItemsQuery) -> dict[str, Any]:
     """A page of the items that pass all filters. Raises `RequestError` if there is no such evaluation or page."""
-    name, path = unit_path(run, query.unit)
+    path = unit_path(run, query.unit)
     rows = read_answers(folder, path)
     matches = [row for row in rows if _passes(row, query)]
     if not (path / SELECTION).is_file():  # samples stay in the order of their prompts
         matches.sort(key=lambda row: RESULT_ORDER.index(_result(row)))
     shown, pages = paged(matches, query.page, ITEMS_A_PAGE)
-    return {"unit": name, "units": list(units_of(run)), "total": len(rows), "found": len(matches), "page": query.page,
-            "pages": pages, "sections": sorted({row.section for row in rows}),
+    return {"unit": path.name, "units": list(units_of(run)), "total": len(rows), "found": len(matches),
+            "page": query.page, "pages": pages, "sections": sorted({row.section for row in rows}),
             "rules": sorted({row.rule for row in rows}), "rows": [with_wrong_step(row) for row in shown]}
 
 

@@ -1,6 +1,5 @@
 """Contents of a run's files, for its page."""
 
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,9 +9,8 @@ from workings.errors import RecordError
 from workings.record import layout
 from workings.record.memory_use import MemoryUse, memory_use
 from workings.record.seal import root_digest
-from workings.record.storage import open_plain
 from workings.ui.answers import units_of
-from workings.ui.folder import MAX_PARSED_BYTES, Folder
+from workings.ui.folder import MAX_PARSED_BYTES, Folder, end_of_text
 
 LOG_CHARS = 20_000
 """Characters of the end of a log that are shown."""
@@ -63,11 +61,11 @@ def read_detail(folder: Folder, run: Path) -> dict[str, Any]:
     return {
         "manifest": manifest, "config": part(layout.CONFIG),
         "overrides": [str(word) for word in overrides] if isinstance(overrides, list) else [],
-        "recipe_text": _text(run / layout.RECIPE), "environment": part(layout.ENVIRONMENT),
+        "recipe_text": end_of_text(run / layout.RECIPE, LOG_CHARS), "environment": part(layout.ENVIRONMENT),
         "device_checks": part(layout.DEVICE_CHECKS), "memory": _memory(plan, use),
         "evaluations": [{"name": name, "summary": summary} for name, summary in summaries.items() if summary],
         "events": attempt(lambda: folder.lines(run / layout.EVENTS)[-MAX_EVENTS:], NO_LINES) if is_run else [],
-        "log": _text(run / layout.LOG), "notes": notes,
+        "log": end_of_text(run / layout.LOG, LOG_CHARS), "notes": notes,
         "root_digest": attempt(lambda: root_digest(run), "") if (run / layout.SUMS).is_file() else ""}
 
 
@@ -79,14 +77,3 @@ def _memory(plan: dict[str, Any], use: MemoryUse | None) -> dict[str, Any]:
                       for part in plan.get("parts", ()) if part["size_bytes"]],
             "measured_bytes": use.taken_bytes if use else None, "measured_source": use.taken_words if use else "",
             "resident_bytes": use.held_bytes if use and not use.device_counts else None}
-
-
-def _text(path: Path) -> str:
-    """The end of a text file, at most `LOG_CHARS`; empty if there is no plain file."""
-    try:
-        file = open_plain(path)
-    except RecordError:
-        return ""
-    with file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_CHARS))
-        return file.read(LOG_CHARS).decode("utf-8", "replace")

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -95,8 +95,20 @@ class Folder:
     """Results computed from files: their JSON values, comparisons, rollouts, pairs."""
 
     def runs(self) -> list[Path]:
-        """Run directories and standalone evaluations, sealed or not, by name."""
-        return sorted(_find(self.root, MAX_DEPTH))
+        """Run directories and standalone evaluations, sealed or not, by name.
+
+        It does not search inside of them, nor in hidden folders, nor follow links.
+        """
+        found = []
+        for name, subfolders, _ in os.walk(self.root):
+            folder = Path(name)
+            if _is_unit(folder):
+                found.append(folder)
+                subfolders.clear()
+            elif len(folder.relative_to(self.root).parts) == MAX_DEPTH:
+                subfolders.clear()
+            subfolders[:] = [subfolder for subfolder in subfolders if not subfolder.startswith(".")]
+        return sorted(found)
 
     def path(self, name: str) -> Path:
         """The path of a run, by its name while it was written or once it is sealed.
@@ -182,26 +194,22 @@ class Folder:
         return "running" if self.name(run) in self.phases() else "stopped"
 
 
-def _find(folder: Path, depth: int) -> Iterator[Path]:
-    """Units below a folder. It does not search inside of units, nor follow links."""
-    if _is_unit(folder):
-        yield folder
-        return
-    if depth == 0:
-        return
-    try:
-        entries = list(os.scandir(folder))
-    except OSError:
-        return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
-            yield from _find(Path(entry.path), depth - 1)
-
-
 def _is_unit(path: Path) -> bool:
     # The first file of an unfinished run is its resolved recipe.
     names = (CONFIG,) if path.name.endswith(PARTIAL_SUFFIX) else (MANIFEST, EVALUATION_SUMMARY)
     return any((path / name).is_file() for name in names)
+
+
+def end_of_text(path: Path, characters: int) -> str:
+    """The end of a text file, at most this many characters; empty if there is no plain file."""
+    try:
+        file = open_plain(path)
+    except RecordError:
+        return ""
+    with file:
+        # A character has at most four bytes.
+        file.seek(max(0, os.fstat(file.fileno()).st_size - 4 * characters))
+        return file.read(4 * characters).decode("utf-8", "replace")[-characters:]
 
 
 def read_lines(path: Path) -> Parsed[list[dict[str, Any]]]:

@@ -25,6 +25,7 @@ from workings.errors import Interrupted, RequestError
 from workings.record import atomic
 from workings.record.phase import process_start
 from workings.record.values import now
+from workings.ui.folder import end_of_text
 
 MAX_OUTPUT_CHARACTERS = 60_000
 """Characters of the end of an output that the page shows."""
@@ -85,13 +86,13 @@ class Jobs:
         job = json.loads((folder / "job.json").read_bytes())
         end_file = folder / "exit.json"  # exit code and time; missing while it runs
         ended = json.loads(end_file.read_bytes()) if end_file.is_file() else None
-        output, answer = _end_of(folder / "stdout.txt"), None
+        output, answer = end_of_text(folder / "stdout.txt", MAX_OUTPUT_CHARACTERS), None
         if ended:
             output, answer = _split(output)
             if answer and "error" in answer:  # which is in the log, too
                 answer = None
-        return Job(id=identity, state=self._state(folder, ended), log=_end_of(folder / "stderr.txt"), output=output,
-                   answer=answer, **ended or {},
+        return Job(id=identity, state=self._state(folder, ended), output=output, answer=answer, **ended or {},
+                   log=end_of_text(folder / "stderr.txt", MAX_OUTPUT_CHARACTERS),
                    **{key: job[key] for key in ("verb", "command", "arguments", "started_at", "subject")})
 
     def all(self) -> list[Job]:
@@ -148,16 +149,6 @@ class Jobs:
             return "running" if time.time() - folder.stat().st_mtime < STARTING_SECONDS else "lost"
         process = json.loads(path.read_bytes())
         return "running" if process_start(process["pid"]) == process["started"] != "" else "lost"
-
-
-def _end_of(path: Path) -> str:
-    """The end of a text file; empty if there is none."""
-    if not path.is_file():
-        return ""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - 4 * MAX_OUTPUT_CHARACTERS))  # a character has at most four bytes
-        return file.read().decode("utf-8", "replace")[-MAX_OUTPUT_CHARACTERS:]
 
 
 def _split(text: str) -> tuple[str, dict[str, Any] | None]:

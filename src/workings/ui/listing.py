@@ -62,14 +62,13 @@ class RunRow(BaseModel):
     phase: str = Field(default="", description="What its process does now, if the log does not say it")
 
 
-def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str, Phase]) -> list[RunRow]:
-    """Rows of all runs. ``verified`` are cached verdicts, ``phases`` what processes do now, both by the run's name."""
-    rows = [run_row(folder, path, verified) for path in folder.runs()]
+def run_rows(folder: Folder, verified: dict[str, Verified]) -> list[RunRow]:
+    """Rows of all runs. ``verified`` are cached verdicts by the run's name."""
+    phases = folder.phases()
+    rows = [run_row(folder, path, verified, phases) for path in folder.runs()]
     names = {row.name for row in rows}
     _find_bases(folder, rows)
     for row in rows:
-        if row.name in phases:
-            row.phase = phases[row.name].doing
         # `train --resume` moves the earlier sealed attempt to this name.
         before, interrupted, number = row.name.rpartition(".interrupted-")
         if interrupted and number.isdigit() and before in names:
@@ -111,9 +110,10 @@ def _base_weights(folder: Folder, row: RunRow) -> str:
         return ""
 
 
-def run_row(folder: Folder, path: Path, verified: dict[str, Verified]) -> RunRow:
-    """The row of one run."""
+def run_row(folder: Folder, path: Path, verified: dict[str, Verified], phases: Mapping[str, Phase]) -> RunRow:
+    """The row of one run; ``phases`` are what processes do now, by the run's name."""
     name = folder.name(path)
+    phase = phases[name].doing if name in phases else ""
     try:
         state, seal = folder.state(path), path / layout.SEAL
         is_readable = state in get_args(State)
@@ -126,10 +126,12 @@ def run_row(folder: Folder, path: Path, verified: dict[str, Verified]) -> RunRow
         else:
             columns = _sealed(folder, path)
             is_readable = is_readable and seal.is_file()
-        return RunRow(name=name, state=state if is_readable else "unreadable", verified=verified.get(name), **columns)
+        return RunRow(name=name, state=state if is_readable else "unreadable", verified=verified.get(name),
+                      phase=phase, **columns)
     # A damaged record may hold any value; it must not break the list.
     except (RecordError, KeyError, TypeError, ValueError, AttributeError) as error:
-        return RunRow(name=name, kind="run", state="unreadable", problem=f"{type(error).__name__}: {error}"[:300])
+        return RunRow(name=name, kind="run", state="unreadable", phase=phase,
+                      problem=f"{type(error).__name__}: {error}"[:300])
 
 
 def _samples(folder: Folder, path: Path) -> dict[str, Any]:
@@ -173,8 +175,11 @@ def _unsealed(folder: Folder, path: Path) -> dict[str, Any]:
 
 
 def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    _, _, curve = headline_values(lines)
+    if len(curve) > CURVE_POINTS:
+        curve = [curve[round(number * (len(curve) - 1) / (CURVE_POINTS - 1))] for number in range(CURVE_POINTS)]
     return {"steps": int(lines[-1]["step"]) if lines else 0, "tokens": sum(int(line["tokens"]) for line in lines),
-            "loss": float(lines[-1]["loss"]) if lines else None, "curve": _curve(lines)}
+            "loss": float(lines[-1]["loss"]) if lines else None, "curve": curve}
 
 
 def headline_values(lines: list[dict[str, Any]]) -> tuple[str, str, list[float]]:
@@ -188,13 +193,6 @@ def headline_values(lines: list[dict[str, Any]]) -> tuple[str, str, list[float]]
 
 def _is_finite(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
-
-
-def _curve(lines: list[dict[str, Any]]) -> list[float]:
-    _, _, values = headline_values(lines)
-    if len(values) <= CURVE_POINTS:
-        return values
-    return [values[round(number * (len(values) - 1) / (CURVE_POINTS - 1))] for number in range(CURVE_POINTS)]
 
 
 def _accuracy(folder: Folder, unit: Path) -> dict[str, Any]:

@@ -43,7 +43,12 @@ def run_rollouts(site: Site, name: str, query: Annotated[RolloutsQuery, Query()]
     """Groups of the rollout that an update learned from, and the neighbouring rollouts."""
     run = site.folder.path(name)
     found = around(site.folder, run, name, query.step)
-    step = _first_update(site.folder, run, query.step or found["last"])
+    step = query.step or found["last"]
+    algorithm = site.folder.object(run / CONFIG).get("algorithm", {})
+    updates = algorithm.get("updates", 1) if isinstance(algorithm, dict) else 1
+    if type(updates) is int and updates > 0:
+        # A rollout has the number of its first update. With three per rollout, 1 to 3 share the first one.
+        step -= (step - 1) % updates
     return around(site.folder, run, name, step) | {"rollout": rollout_page(site.folder, run, step, query)}
 
 
@@ -59,14 +64,6 @@ def around(folder: Folder, run: Path, name: str, step: int) -> dict[str, Any]:
     return {"run": name, "first": steps[0], "last": steps[-1], "count": len(steps), "teacher": teacher,
             "before": max((other for other in steps if other < step), default=None),
             "after": min((other for other in steps if other > step), default=None), "rollout": None}
-
-
-def _first_update(folder: Folder, run: Path, step: int) -> int:
-    """The first update that learned from the same rollout as ``step``; the rollout is recorded under it."""
-    algorithm = folder.object(run / CONFIG).get("algorithm", {})
-    updates = algorithm.get("updates", 1) if isinstance(algorithm, dict) else 1
-    # Updates count from 1: with three per rollout, 1 to 3 share the first one.
-    return step - (step - 1) % updates if type(updates) is int and updates > 0 else step
 
 
 def rollout_page(folder: Folder, run: Path, step: int, query: RolloutsQuery) -> dict[str, Any]:

@@ -48,17 +48,13 @@ class Site:
 
     def rows(self) -> list[RunRow]:
         """All runs of the folder."""
-        return run_rows(self.folder, self.verified.all(self.folder), self.folder.phases())
+        return run_rows(self.folder, self.verified.all(self.folder))
 
     def row(self, run: Path, *, verdict: bool = True) -> RunRow:
         """The row of one run; without its cached ``verdict``, which takes long to look up, for live updates."""
         name = self.folder.name(run)
         kept = self.verified.get(run) if verdict else None
-        row = run_row(self.folder, run, {name: kept} if kept else {})
-        phases = self.folder.phases()
-        if name in phases:
-            row.phase = phases[name].doing
-        return row
+        return run_row(self.folder, run, {name: kept} if kept else {}, self.folder.phases())
 
     def typed(self, *names: str) -> str:
         """Paths below the folder as words of a command, for the folder where the page was started."""

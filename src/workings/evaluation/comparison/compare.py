@@ -154,7 +154,10 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *, equivalent_with
     equivalence = None
     if equivalent_within is not None:
         equivalence = paired.values_equivalence(scores_a, scores_b, clusters, equivalent_within)
-    verdict = _verdict(difference, equivalence)
+    verdict = difference.verdict
+    # A significant difference stays `better` or `worse` even within the margin of equivalence.
+    if verdict == "inconclusive" and isinstance(equivalence, Equivalence) and equivalence.shown:
+        verdict = "equivalent"
     refused, remarks = noise_of(measured_a, measured_b, verdict)
     warnings = [*filter(None, (a.warning, b.warning)), *remarks]
     side_a = ComparedSide(name=name_a, path=str(a.path), cell=cell(results_a), counts=a.answer_counts)
@@ -174,13 +177,6 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *, equivalent_with
         newly_right=[in_a.id for in_a, in_b in pairs if in_a.score < in_b.score],
         newly_wrong=[in_a.id for in_a, in_b in pairs if in_a.score > in_b.score],
         pass_at_k=pass_table(a, b, [(result.id, result.cluster) for result in results_a]))
-
-
-def _verdict(difference: PairedDifference, equivalence: Equivalence | str | None) -> str:
-    """A significant difference stays `better` or `worse` even within the margin of equivalence."""
-    if difference.verdict == "inconclusive" and isinstance(equivalence, Equivalence) and equivalence.shown:
-        return "equivalent"
-    return difference.verdict
 
 
 def _finding(a: ComparedSide, b: ComparedSide, difference: PairedDifference, verdict: str,

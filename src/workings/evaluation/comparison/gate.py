@@ -7,7 +7,7 @@ It holds the results of one evaluation, without prompts and completions; the eva
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.evaluation.answer_counts import AnswerCounts
@@ -36,13 +36,13 @@ def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> dict[str
     units = find_results(run)
     # The evaluation that has a baseline; without any, reading that of the last one raises the error.
     record = next((unit for unit in units if baseline_path(folder, baseline, unit.items_digest).is_file()), units[-1])
-    saved = read_baseline(folder, baseline, record.items_digest)
-    settings = compare_configs(saved.config, record.config)
+    config, results, counts = read_baseline(folder, baseline, record.items_digest)
+    settings = compare_configs(config, record.config)
     if settings.different:
         raise RequestError(f"{run} does not match baseline {baseline}: {'; '.join(settings.different)}",
                            "the same way of evaluating", f"workings compare {run} --save {folder / baseline}")
-    before = measured_side(baseline, saved.counts, saved.results)
-    after = measured_side(record.name, record.answer_counts, record.results_of([result.id for result in saved.results]))
+    before = measured_side(baseline, counts, results)
+    after = measured_side(record.name, record.answer_counts, record.results_of([result.id for result in results]))
     paired = paired_values(before.scores, after.scores, before.clusters)
     decision = _decide(paired.interval, max_drop)
     needed = _needed(paired, max_drop) if decision == "inconclusive" else None
@@ -116,16 +116,11 @@ def set_baseline(folder: Path, name: str, record: EvaluationRecord) -> Path:
     return path
 
 
-class Baseline(NamedTuple):
-    """What a baseline holds of an evaluation; ``config`` has the sections of `_CONFIG`."""
+def read_baseline(folder: Path, name: str, items_digest: str) -> tuple[dict[str, Any], list[ItemResult], AnswerCounts]:
+    """The sections of `_CONFIG`, the results and the counts of answers of a saved baseline.
 
-    config: dict[str, Any]
-    results: list[ItemResult]
-    counts: AnswerCounts
-
-
-def read_baseline(folder: Path, name: str, items_digest: str) -> Baseline:
-    """A saved baseline. Raises `RequestError` if it does not exist, `RecordError` if it is damaged."""
+    Raises `RequestError` if it does not exist, `RecordError` if it is damaged.
+    """
     path = baseline_path(folder, name, items_digest)
     if not path.is_file():
         others = len(list(path.parent.glob("*.json")))
@@ -137,6 +132,6 @@ def read_baseline(folder: Path, name: str, items_digest: str) -> Baseline:
         raise RecordError(f"{path} is not a baseline that this version reads")
     try:
         results = [ItemResult(**entry | {"score": float(entry["score"])}) for entry in value["results"]]
-        return Baseline(value["config"], results, AnswerCounts(**value["answers"]))
+        return value["config"], results, AnswerCounts(**value["answers"])
     except (KeyError, TypeError) as error:
         raise RecordError(f"{path} is damaged: {error}") from None

@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from workings.config.load import check_recipe
 from workings.errors import RequestError
+from workings.evaluation.comparison.compare import Comparison, compare
+from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import settings_of
+from workings.evidence.verify import Verification, verify
 from workings.record import reader
 from workings.record.layout import RECIPE, RECIPE_EVALUATION
 from workings.record.number_text import percent
+from workings.reports.gather import train_again, view_run
+from workings.reports.html import render_report, report_views
 from workings.runs.evaluate import Question, ask, evaluate_run, free_unit
 from workings.runs.python_api.given import Rows, items_file
 
 if TYPE_CHECKING:
-    from workings.evaluation.comparison.compare import Comparison
-    from workings.evaluation.scorecard import Scorecard
-    from workings.evidence.verify import Verification
     from workings.runs.train_and_evaluate import TrainAndEvaluateResult
 
 HEIGHT = 720
@@ -75,12 +77,10 @@ class Run:
     @property
     def command(self) -> str:
         """The command that repeats the training."""
-        from workings.reports.gather import train_again
-
         return train_again(self.path)
 
     @property
-    def scorecard(self) -> "Scorecard | None":
+    def scorecard(self) -> Scorecard | None:
         """Scorecard of the run's items; None without items. For an opened run see `evaluations`."""
         return None if self.result is None else self.result.scorecard
 
@@ -93,7 +93,7 @@ class Run:
         """The trained model's greedy answer to a question."""
         return ask(self.path, Question(text=question, max_new_tokens=max_new_tokens)).text
 
-    def evaluate(self, items: Rows, name: str = "") -> "Scorecard":
+    def evaluate(self, items: Rows, name: str = "") -> Scorecard:
         """Evaluates the trained model on items and seals the evaluation in the run.
 
         Args:
@@ -113,27 +113,20 @@ class Run:
                                    f"name={f'{name}-2'!r}")
             return evaluate_run(self.path, file, unit, settings=settings)
 
-    def compare(self, other: "str | Path | Run") -> "Comparison":
+    def compare(self, other: "str | Path | Run") -> Comparison:
         """Whether this run is better than another one on the same items, pair by pair.
 
         Raises:
             RequestError: one of them has no evaluation, or several.
         """
-        from workings.evaluation.comparison.compare import compare
-
         return compare(other.path if isinstance(other, Run) else other, self.path)
 
-    def verify(self, level: int = 2) -> "Verification":
+    def verify(self, level: int = 2) -> Verification:
         """Checks the record, offline."""
-        from workings.evidence.verify import verify
-
         return verify(self.path, level)
 
     def to_html(self) -> str:
         """A page without scripts: verdict compared with the untrained model, curve, scorecard, answers that differ."""
-        from workings.reports.gather import view_run
-        from workings.reports.html import render_report, report_views
-
         base = None if self.result is None else self.result.base
         if base is None or base.path is None:
             return render_report([view_run(self.path, 0)], None)

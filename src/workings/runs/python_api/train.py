@@ -71,14 +71,8 @@ _ARGUMENTS = ("recipe", "out", *(field.name for field in fields(Keywords)), "res
               "track")
 
 
-def refuse_unknown(words: Mapping[str, Any]) -> None:
-    """Raises `RequestError` for unknown arguments of `workings.train`, with their counterparts."""
-    if words:
-        raise RequestError(f"workings.train does not take {', '.join(words)}",
-                           f"arguments of workings.train: {', '.join(_ARGUMENTS)}", "; ".join(map(_counterpart, words)))
-
-
 def _counterpart(name: str) -> str:
+    """What to write instead of an unknown argument."""
     if name in FOUND_IN_THE_MODEL:
         return "leave it out: it comes with the model, and settings are arguments or overrides"
     row = table().get(name, {})
@@ -230,19 +224,15 @@ def _file(data: given.Rows) -> str:
     """The file or shipped set that was named; empty where rows were given."""
     if not isinstance(data, str | Path):
         return ""
+    name = _absolute(str(data))
     # A name without a suffix may be a shipped set. A missing file is reported at its path.
-    return _existing(str(data)) or (str(Path(data).absolute()) if Path(data).suffix else str(data))
-
-
-def _existing(name: str) -> str:
-    """The absolute path of a file or folder that exists here; empty for any other name."""
-    path = Path(name).expanduser()
-    return str(path.resolve()) if path.exists() else ""
+    return str(Path(name).absolute()) if Path(name).suffix else name
 
 
 def _absolute(name: str) -> str:
     """The absolute path of a file or folder that exists here; any other name as it is."""
-    return _existing(name) or name
+    path = Path(name).expanduser()
+    return str(path.resolve()) if path.exists() else name
 
 
 def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overrides: Overrides = (), *,
@@ -290,7 +280,10 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
         RequestError: the request is wrong; nothing was changed.
         DoesNotFit: the step needs more memory than there is; the message names the nearest plan that fits.
     """
-    refuse_unknown(unknown)
+    if unknown:
+        raise RequestError(f"workings.train does not take {', '.join(unknown)}",
+                           f"arguments of workings.train: {', '.join(_ARGUMENTS)}",
+                           "; ".join(map(_counterpart, unknown)))
     listeners = RunListeners([track] if isinstance(track, str) else track, _say, callbacks)
     small = STEPS if smoke is True else int(smoke)
 

