@@ -133,7 +133,7 @@ def test_a_task_that_cannot_be_asked_is_refused_before_a_model_is_opened(
     given = yaml.safe_load(path.read_text()) | change
     path.write_text(yaml.safe_dump({key: value for key, value in given.items() if value is not None}))
     with pytest.raises(RequestError, match=said):
-        open_task(str(path), TaskRequest(name=str(path)))
+        open_task(TaskRequest(name=str(path)))
 
 
 @pytest.mark.parametrize(("words", "said"), [
@@ -155,4 +155,4 @@ def test_a_library_that_is_missing_is_named_with_the_line_that_installs_it(monke
     monkeypatch.setattr("workings.runs.evaluate.find_spec", lambda name: None)
     for name, extra in (("gsm8k", "lm-eval"), ("inspect:inspect_evals/gsm8k", "inspect")):
         with pytest.raises(RequestError, match=rf"pip install 'workings\[{extra}\]'"):
-            open_task(name, TaskRequest(name=name))
+            open_task(TaskRequest(name=name))

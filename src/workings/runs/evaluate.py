@@ -133,15 +133,15 @@ def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: Eva
                     made_from=opened.root, facts=opened.facts)
 
 
-def open_task(name: str, request: TaskRequest) -> Task:
+def open_task(request: TaskRequest) -> Task:
     """A task of lm-evaluation-harness, or with the prefix `inspect:` one of inspect_ai. Raises `RequestError`."""
-    is_inspect = name.startswith(INSPECT)
+    is_inspect = request.name.startswith(INSPECT)
     library, extra = ("inspect_ai", "inspect") if is_inspect else ("lm_eval", "lm-eval")
     if find_spec(library) is None:
-        raise RequestError(f"--task {name} needs {library}", f"the package {library}", pip_install(extra))
+        raise RequestError(f"--task {request.name} needs {library}", f"the package {library}", pip_install(extra))
     if is_inspect:
         from workings.runs.inspect_task import InspectTask
-        return InspectTask.open(replace(request, name=name.removeprefix(INSPECT)))
+        return InspectTask.open(replace(request, name=request.name.removeprefix(INSPECT)))
     from workings.runs.lm_eval_task import LmEvalTask
     return LmEvalTask.open(request)
 
@@ -154,7 +154,7 @@ def evaluate_task(model: str, request: TaskRequest, out: Path, *, weights: Weigh
     Arguments and errors are those of `evaluate_run` and of `open_task`.
     """
     refuse_existing(out)
-    task = open_task(request.name, request)
+    task = open_task(request)
     if weights is None and on_trained_items:
         learned = _learned_digests(Path(model))
         trained = [name for name, texts in task.texts().items()

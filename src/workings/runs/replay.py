@@ -150,9 +150,9 @@ def _select_steps(opened: ReopenedRun, request: ReplayRequest, done: int, exact:
         return chosen_steps(states, done, request.steps, seed)
     start = next(iter(states[1:]), 0) if request.start is None else request.start
     if start not in states:
-        raise RequestError(f"--from {start} is not a step to start after",
+        raise RequestError(f"a replay cannot start after step {start}",
                            f"a checkpoint of {opened.run.path} with recorded steps after it: "
-                           f"{', '.join(map(str, states))}", "leave --from out")
+                           f"{', '.join(map(str, states))}", "leave the start out")
     return (StepRange(start=start, end=min(done, start + request.steps)),)
 
 

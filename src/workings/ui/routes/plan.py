@@ -27,8 +27,8 @@ PLATFORM_TITLES = {"tpu": "Google TPU", "gpu": "NVIDIA card", "cpu": "this machi
 
 def catalog() -> list[dict[str, Any]]:
     """Machines that can be planned for."""
-    return [{"name": name, "title": getattr(target, "title", name), "maker": PLATFORM_TITLES[target.platform],
-             "devices": target.devices, "memory_bytes": target.memory_bytes} for name, target in targets().items()]
+    return [{"name": name, "maker": PLATFORM_TITLES[target.platform], "devices": target.devices,
+             "memory_bytes": target.memory_bytes} for name, target in targets().items()]
 
 
 def what_fits(method: str, length: int) -> dict[str, Any]:
