@@ -30,7 +30,7 @@ NF4_BLOCK = 64
 """Elements of a 4-bit matrix that share a scale of four bytes."""
 BATCH_ARRAYS = 5
 """Arrays of every batch: tokens, targets, weights, positions and segment ids, four bytes an element."""
-FORMULA_VERSIONS = {"formula": "3"}
+FORMULA_VERSIONS = {"formula": "4"}
 """Version of all formulas, recorded where a compiler's versions would be; raised when an estimate changes."""
 Dims = tuple[int, ...]
 """Length of each axis of a tensor."""
