@@ -72,7 +72,7 @@ def main(groups: list[str]) -> int:
                 values.setdefault(group, {})[name.replace(".", "-")] = found
                 write_result(packages=PACKAGES, values=values)
     return int(not all("nearest" in found if name in TOO_LARGE else found["fits"]
-                       for found_of_group in earlier().values() for name, found in found_of_group.items()))
+                       for group in groups or GROUPS for name, found in earlier()[group].items()))
 
 
 if __name__ == "__main__":
