@@ -101,7 +101,7 @@ def memory_limit(device: jax.Device) -> tuple[int, str]:
 
 
 def smallest_memory(own: Sequence[jax.Device]) -> int:
-    """Bytes of the smallest device of all processes that a run may use; ``own``: devices of this process."""
+    """Bytes that a run may use of the smallest device of all processes; ``own``: devices of this process."""
     limit = min(memory_limit(device)[0] for device in own)
     # Devices that a CPU simulates share its memory.
     mebibytes = np.int32((limit // len(own) if own[0].platform == "cpu" else limit) >> 20)

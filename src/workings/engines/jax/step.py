@@ -79,7 +79,7 @@ class StepSpec:
     at_loss_positions: bool = False
     """Whether the loss is computed at a batch's loss positions only, if it has them."""
     device_bytes: int = 0
-    """Memory of the smallest device that a run may use; 0: not known, so nothing more than needed is kept."""
+    """Bytes that a run may use of its smallest device; 0: unknown, and then no gathered layers are kept."""
 
     def trains(self, name: str) -> bool:
         """Whether the tensor of this flat name is trained."""
