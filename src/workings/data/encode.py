@@ -69,7 +69,7 @@ def encoded(examples: Iterable[Example], tokenizer: Tokenizer, template: ChatTem
     """Examples as checked tokens, in their order. Raises `RequestError` naming the example that fails a check."""
     for chunk in _computed_ahead(_encoded_turns(examples, tokenizer, template)):
         joined = [_joined(example, turns, template) for example, turns in chunk]
-        # One array for all, of which each example has a part: far faster than an array for each.
+        # The examples share one array, because an array for each takes far longer.
         tokens = np.fromiter(chain.from_iterable(ids for ids, _ in joined), np.int32)
         sizes = [size for _, sizes in joined for size in sizes]
         loss_mask = np.repeat(np.tile(np.array([0, 1], np.uint8), len(sizes) // 2), sizes)

@@ -14,7 +14,7 @@ from workings.engines.base import EngineRequest, GenerationShape, ProgramName, P
 from workings.engines.prefill import cached_numbers, keeps_gathered_layers, largest_divisor, prompts_at_a_time
 from workings.models.shape import ModelShape
 from workings.models.weights import layer_loops, layer_shapes, state_channels
-from workings.planning.memory_formulas import outer_elements, state_parts, weight_bytes
+from workings.planning.memory_formulas import layer_bytes, state_parts
 
 LAYER_ARRAYS = 4
 """Arrays of the model's width that exist at one time inside a layer (fitted to compiled steps)."""
@@ -159,7 +159,7 @@ def linear_attention_cache_bytes(shape: ModelShape, compute_bytes: int) -> int:
 
 def gathered_layer_bytes(request: EngineRequest, size: GenerationShape, fsdp: int, tp: int, device_bytes: int) -> int:
     """Bytes of whole layers that a device keeps while it writes answers; 0 if it gathers them for every token."""
-    layers = weight_bytes(request, 1, tp) - BYTES_OF_FORMAT[request.precision.parameters] * outer_elements(request, tp)
+    layers = layer_bytes(request, tp)
     numbers = ceil(size.prompts / fsdp) * (size.prompt_tokens + size.new_tokens) * cached_numbers(request.shape)
     is_kept = fsdp > 1 and keeps_gathered_layers(
         state_bytes=sum(state_parts(request, fsdp, tp).values()), gathered_bytes=layers,

@@ -155,6 +155,11 @@ def weight_bytes(request: EngineRequest, fsdp: int, tp: int) -> int:
     return BYTES_OF_FORMAT[request.precision.parameters] * stored_elements + four_bit_bytes
 
 
+def layer_bytes(request: EngineRequest, tp: int) -> int:
+    """Bytes of the layers' weights as they are stored, whole over ``fsdp``, on one of ``tp`` devices."""
+    return weight_bytes(request, 1, tp) - BYTES_OF_FORMAT[request.precision.parameters] * outer_elements(request, tp)
+
+
 def exact_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, tp: int) -> dict[str, int]:
     """Bytes per device of parameters, moments, gradients and batch, by part.
 

@@ -288,10 +288,9 @@ def _gathered_bytes(request: EngineRequest, tp: int) -> float:
         return 0.0
     stored, compute = BYTES_OF_FORMAT[request.precision.parameters], BYTES_OF_FORMAT[request.precision.activations]
     # Tables are split by rows over all devices. Only rows of a batch and sums of them travel, which are few bytes.
-    layer_bytes = memory_formulas.weight_bytes(request, 1, tp) - stored * memory_formulas.outer_elements(request, tp)
     # Weights are converted to the format of the computing before they travel, if that is smaller.
     smaller = 1.0 if request.method.name == "qlora" else min(stored, compute) / stored
-    return 2 * layer_bytes * smaller
+    return 2 * memory_formulas.layer_bytes(request, tp) * smaller
 
 
 def _output_sum_bytes(request: EngineRequest, batch: BatchShape, mesh: MeshShape) -> float:
